@@ -30,7 +30,7 @@ def main() -> None:
         raise
     except SystemExit as end:
         if end.code == 130:  # of Typer, to which every stop outside of a verb is a Ctrl-C
-            sys.exit(StopRequest.status)
+            sys.exit(StopRequest.status or 130)
         raise
 
 

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from errors import raises
@@ -21,6 +22,7 @@ from training import (
     run_small,
     same,
     small_recipe,
+    tiny_start,
     train_by_two,
     weights,
     written,
@@ -29,6 +31,8 @@ from training import (
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import loop, validation
 from counterpoint.training.building import build
+from counterpoint.training.reading import load_recipe
+from counterpoint.training.recipe import Recipe
 from counterpoint.training.validation import Validated, Validator, best_of, read_record
 
 __all__ = ["one_thread"]  # fixtures
@@ -123,6 +127,48 @@ def test_the_loss_is_the_recipes(tmp_path):
     with torch.no_grad():
         expected = run.loss(batch, run.stepper._encode(batch))[0]
     assert validator.value(state) == pytest.approx(float(expected), rel=1e-5)
+
+
+def recipe_of_file(folder: Path, name: str, metric: str, *changes: str) -> Recipe:
+    """A recipe that is trained and validated on one file of 12 captions, as one batch."""
+    rows = [row | {"caption": f"a {row['caption']} on the table"} for row in rows_of()]
+    file = training_file(folder / "held", rows)
+    given = [f"model={tiny_start(folder / 'start')}", f"out={folder / 'run'}", f"data.path={file}"]
+    given += [f"validation={{path: '{file}', metric: {metric}}}", "precision=fp32", "device=cpu"]
+    return load_recipe(name, [*given, "seed=0", "data.workers=0", "batch=12", *changes])
+
+
+# Recipes that read their data in ways of their own: two images as one, hard images.
+@pytest.mark.parametrize("name", ["clic", "negclip", "hp-hn"])
+def test_the_loss_of_the_training_file_is_that_of_training(tmp_path, name):
+    recipe = recipe_of_file(tmp_path, name, "loss")
+    run = build(recipe, CPU)
+    batch = run.data.batch(0, 0)
+    with torch.no_grad():
+        expected = run.loss(batch, run.stepper._encode(batch))[0]
+    found = Validator(run, None).value(loop.final_state(run))
+    assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["clic", "hp-hn", "negclip"])
+def test_recall_asks_for_captions_alone(tmp_path, name):
+    recipe = recipe_of_file(tmp_path, name, "recall")
+    run = build(recipe, CPU)
+    lacking = pl.read_parquet(recipe.validation.path).select("image", "caption")
+    lacking.write_parquet(recipe.validation.path)
+    assert 0 <= Validator(run, None).value(loop.final_state(run)) <= 1
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_validation_fits_in_the_memory_that_training_fits_in(tmp_path, metric):
+    terms = "loss=[{term: clip}, {term: negatives}, {term: hold}]"
+    whole, state = validator_of(tmp_path, metric, terms)
+    parts, _ = validator_of(tmp_path, metric, terms, "cached_batch=3")
+    held = []
+    for towers in (parts.towers, parts.loss.start):
+        towers.register_forward_pre_hook(lambda _, given: held.append(len(given[0])))
+    assert parts.value(state) == pytest.approx(whole.value(state), rel=1e-5)
+    assert max(held) <= 6  # three images, and those of their negatives
 
 
 def said(folder: Path) -> dict:

@@ -183,10 +183,11 @@ def _train(
         stopped_in_evaluation = _evaluates(recipe, done, run.steps) and not evaluated(folder, done)
         stopped_in_validation = validates(run, done) and not validated(folder, done)
         ranks.wait()  # all ranks have looked before the first one begins to write
-        if stopped_in_evaluation:
-            _evaluate(run, done, evaluator, log)
-        if stopped_in_validation:
-            _validate(run, done, validator, log, display)
+        with stop.at_once():
+            if stopped_in_evaluation:
+                _evaluate(run, done, evaluator, log)
+            if stopped_in_validation:
+                _validate(run, done, validator, log, display)
         meter = Meter()
         finite = torch.ones((), dtype=torch.bool, device=ranks.device)
         for step in range(done, run.steps):
@@ -200,7 +201,9 @@ def _train(
             if after % recipe.log_every == 0 or after == run.steps:
                 _refuse_non_finite(finite, folder, after)
                 _report(after, loss, values, extra, meter, log, display)
-            if _saves(recipe, after, run.steps, stop) or validates(run, after):
+            evaluates = _evaluates(recipe, after, run.steps)
+            measures = evaluates or validates(run, after)
+            if measures or _saves(recipe, after, run.steps, stop):
                 _refuse_non_finite(finite, folder, after)
                 checkpoint = capture(run, after)
                 if ranks.first:
@@ -208,11 +211,12 @@ def _train(
                 ranks.wait()
             if stop.asked:
                 raise stop.error()
-            if _evaluates(recipe, after, run.steps):
-                _evaluate(run, after, evaluator, log)
-                meter = Meter()
-            if validates(run, after):
-                _validate(run, after, validator, log, display)
+            if measures:
+                with stop.at_once():
+                    if evaluates:
+                        _evaluate(run, after, evaluator, log)
+                    if validates(run, after):
+                        _validate(run, after, validator, log, display)
                 meter = Meter()
 
 

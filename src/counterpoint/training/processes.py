@@ -93,6 +93,7 @@ class Stop:
     """Whether a signal has asked for a stop, and which one."""
 
     signal: int | None = None
+    patient: bool = True  # in a step; what lasts longer and can be repeated ends at once
 
     @property
     def asked(self) -> bool:
@@ -100,6 +101,16 @@ class Stop:
 
     def error(self) -> KeyboardInterrupt:
         return Terminated() if self.signal == signal.SIGTERM else KeyboardInterrupt()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        self.patient = False
+        try:
+            if self.asked:
+                raise self.error()
+            yield
+        finally:
+            self.patient = True
 
 
 @contextmanager
@@ -115,10 +126,14 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        del frame
-        at_once, stop.signal = stop.asked, number
-        if at_once:
+        waits = stop.patient and not stop.asked
+        stop.signal = number
+        if waits:
+            return
+        handler = before[number]
+        if not callable(handler):
             raise stop.error()
+        handler(number, frame)  # it may wait for the end of an import
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -92,8 +92,7 @@ class Stepper:
         return values
 
     def _encode(self, batch: Batch) -> Features:
-        with self.autocast():
-            return unpack(batch, *self.towers(*pack(batch, self.pad)))
+        return encode(self.towers, batch, 0, self.pad, self.autocast)
 
     def _backward(self, batch: Batch, features: Features, share: float) -> Values:
         loss, values = self.objective(batch, join(features))
@@ -131,6 +130,22 @@ def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
     length = max(text.shape[1] for text in texts)
     padded = [nn.functional.pad(text, (0, length - text.shape[1]), value=pad) for text in texts]
     return torch.cat(images), torch.cat(padded)
+
+
+def encode(
+    towers: nn.Module,
+    batch: Batch,
+    part: int,
+    pad: int,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Features:
+    """The vectors of a batch, of which the towers hold `part` samples at once (0: all)."""
+    parts = list(split(batch, part)) if part else [batch]
+    found = []
+    for one in parts:
+        with autocast():
+            found.append(unpack(one, *towers(*pack(one, pad))))
+    return stacked(found) if len(found) > 1 else found[0]
 
 
 def unpack(
@@ -277,9 +292,13 @@ class Loss:
         self.fields = fields_of(terms)
         self.captioner: Captioner | None = None  # says positives from the vectors of captions
 
-    def __call__(self, batch: Batch, features: Features) -> tuple[Tensor, Values]:
+    def __call__(
+        self, batch: Batch, features: Features, *, alone: bool = False
+    ) -> tuple[Tensor, Values]:
+        """`alone`: the batch is of this rank only, and no other waits for it."""
         if self.start is not None:
-            features = replace(features, start=self._vectors_of_start(batch))
+            vectors = self._vectors_of_start(batch)
+            features = replace(features, start=vectors if alone else join(vectors))
         features = self.read(batch, features)
         values = losses.loss(features, self.terms)
         total = losses.total(values, self.terms)
@@ -304,11 +323,7 @@ class Loss:
     def _vectors_of_start(self, batch: Batch) -> Features:
         assert self.start is not None
         names = {n.removeprefix(_START) for n in losses.uses(self.terms) if n.startswith(_START)}
-        parts = []
-        for part in split(only(batch, names), self.part or len(batch.images)):
-            with self.autocast():
-                parts.append(unpack(part, *self.start(*pack(part, self.start.pad))))
-        return join(stacked(parts))
+        return encode(self.start, only(batch, names), self.part, self.start.pad, self.autocast)
 
 
 def fields_of(terms: Sequence[losses.Term]) -> frozenset[str]:

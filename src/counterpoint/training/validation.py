@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,13 +28,11 @@ from counterpoint.training.batches import Batch, Features
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.opening import open_data
 from counterpoint.training.locking import looking, recipe_start
-from counterpoint.training.losses import terms as losses
 from counterpoint.training.losses.counterpoint import true_texts
 from counterpoint.training.losses.masks import own_scores
-from counterpoint.training.model import autocast
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.starts import towers_of
-from counterpoint.training.steps import pack, tokens_read, unpack
+from counterpoint.training.steps import encode, only, tokens_read
 
 if TYPE_CHECKING:
     from counterpoint.training.building import TrainingRun
@@ -118,12 +116,11 @@ class Validator:
         recipe, device = run.recipe, run.ranks.device
         assert recipe.validation is not None
         self.metric, self.folder, self.device = recipe.validation.metric, recipe.folder, device
-        self.terms, self.cast = run.loss.terms, autocast(recipe.precision, device)
-        self.frozen, self.read = run.loss.start, run.loss.read
+        self.loss, self.part = run.loss, recipe.cached_batch
         self.network, trunk = recipe_start(recipe, device.type), run.trunk
         self.towers = towers_of(self.network, trunk=trunk).eval().requires_grad_(False)
         if self.metric == "loss":
-            self.towers.tokens = tokens_read(self.terms)
+            self.towers.tokens = tokens_read(self.loss.terms)
         self.data: Any = open_data(
             _config(recipe),
             self.network.transform,
@@ -177,46 +174,41 @@ class Validator:
         sums = torch.zeros(2, dtype=torch.float64)
         for batch, features in batches:
             if self.metric == "loss":
-                right, count = self._loss(batch, features)
+                count = len(batch.images)
+                right = count * float(self.loss(batch, features, alone=True)[0])
             else:
                 right, count = _MEASURES[self.metric](features)
             sums += torch.tensor((right, count), dtype=torch.float64)
         return float(sums[0] / sums[1]) if sums[1] else math.nan
 
     def _encoded(self) -> Iterator[tuple[Batch, Features]]:
+        towers, cast = self.towers, self.loss.autocast
         for batch in self.data.stream(0, self.data.steps_per_epoch):
             given = batch.to(self.device)
-            with self.cast():
-                yield given, unpack(given, *self.towers(*pack(given, self.towers.pad)))
-
-    def _loss(self, batch: Batch, features: Features) -> tuple[float, int]:
-        if self.frozen is not None:
-            with self.cast():
-                vectors = self.frozen(*pack(batch, self.frozen.pad))
-            features = replace(features, start=unpack(batch, *vectors))
-        features = self.read(batch, features)
-        value = losses.total(losses.loss(features, self.terms), self.terms)
-        return float(value) * len(batch.images), len(batch.images)
+            if self.metric == "loss":
+                given = only(given, self.loss.fields)
+            yield given, encode(towers, given, self.part, towers.pad, cast)
 
 
 def _config(recipe: Recipe) -> DataConfig:
-    """What the recipe reads of its data, of the validation file."""
+    """What is read of the validation file: what the recipe's loss reads of its data, or what the
+    metric is of, and no more."""
     asked, data = recipe.validation, recipe.data
     assert asked is not None
-    values = {
-        "kind": "pairs",
-        "path": asked.path,
-        "images": asked.images or data.images,
-        "only": data.only,
-        "negatives": max(data.negatives, asked.metric in ("accuracy", "augmented_accuracy")),
-        "positives": data.positives or asked.metric == "augmented_accuracy",
-        "negative_images": data.negative_images,
-        "hard_images": data.hard_images,
-        "dense": data.dense,
-        "phrases": data.phrases,
-        "workers": data.workers,
+    if asked.metric == "loss" or (data.joined and asked.metric == "batch_accuracy"):
+        return data.of_file(asked.path, asked.images or data.images)
+    of_negatives = asked.metric in ("accuracy", "augmented_accuracy")
+    in_batch = asked.metric == "batch_accuracy"
+    changes = {
+        "joined": False,
+        "positives": asked.metric == "augmented_accuracy",
+        "negatives": max(data.negatives, of_negatives) if of_negatives or in_batch else 0,
+        "negative_images": data.negative_images and in_batch,
+        "hard_images": 0,
+        "dense": 0,
+        "phrases": False,
     }
-    return DataConfig.model_validate(values)
+    return data.of_file(asked.path, asked.images or data.images, **changes)
 
 
 # --- the metrics: how many are right, and of how many -------------------------------------------

@@ -164,6 +164,12 @@ class DataConfig(BaseModel):
     def paths(self) -> list[Path]:
         return self.path if isinstance(self.path, list) else [self.path] if self.path else []
 
+    def of_file(self, path: Path, images: Path | None, **changes: Any) -> DataConfig:
+        """The same of another file: all that is said of samples, but for these changes."""
+        said = self.model_dump(include=_FIELDS["pairs"] & _FIELDS[self.kind], exclude={"keep_out"})
+        values = {**said, "kind": "pairs", "path": path, "images": images, **changes}
+        return DataConfig.model_validate(values)
+
     @model_validator(mode="after")
     def _fits(self) -> DataConfig:
         """What a kind of data does not know must not be set: it would be ignored in silence."""
