@@ -12,6 +12,7 @@ from errors import raises
 from PIL import Image
 from test_classification import classes, whole, write_folders, write_hub
 
+from counterpoint.benchmarks.benchmark import Size
 from counterpoint.benchmarks.completeness import absent_from
 from counterpoint.benchmarks.registry import find_benchmark, load_benchmark, published_files
 from counterpoint.benchmarks.vtab import _key, vtab_tasks
@@ -55,7 +56,9 @@ def test_the_twenty_tasks() -> None:
         for name, task in vtab_tasks().items()
     }
     assert found == TASKS
-    assert published_files(VTAB) == {name: images for name, (_, _, images) in TASKS.items()}
+    assert published_files(VTAB) == {
+        name: Size(1, images, classes) for name, (classes, _, images) in TASKS.items()
+    }
 
 
 @pytest.mark.parametrize("name", TASKS)

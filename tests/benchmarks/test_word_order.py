@@ -17,7 +17,7 @@ from nltk.tokenize import word_tokenize
 from support import FEW
 
 from counterpoint.benchmarks import aro
-from counterpoint.benchmarks.completeness import ROWS_MISSING, absent_from, published_count
+from counterpoint.benchmarks.completeness import ROWS_MISSING, absent_from, published_counts
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.word_order import (
     ORDER,
@@ -388,8 +388,8 @@ def test_the_whole_benchmark_is_all_seeds(tmp_path: Path) -> None:
     absent = absent_from(f"{COCO}:seeds=2", cases, PROTOCOLS["aro-order"])
     lacking = 25_010 - len(CAPTIONS)
     assert absent == tuple(Absent(seed, ROWS_MISSING, lacking) for seed in "12")
-    assert published_count(f"{COCO}:seeds=2", PROTOCOLS["aro-order"]) == 2 * 25_010
-    assert published_count(COCO, PROTOCOLS["aro-order"]) == 25_010
+    whole = {id: published_counts(id, PROTOCOLS["aro-order"]) for id in (COCO, f"{COCO}:seeds=2")}
+    assert whole == {COCO: {"cases": 25_010}, f"{COCO}:seeds=2": {"cases": 2 * 25_010}}
     with raises("E-OPTION-INVALID", option="seeds", value=0):
         load(f"{COCO}:seeds=0", tmp_path)
 

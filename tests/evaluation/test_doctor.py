@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.benchmarks.sugarcrepe import SUBSETS
-from counterpoint.cases.table import Case
+from counterpoint.cases.table import Absent, Case
 from counterpoint.cli.app import app
 from counterpoint.data import sources as health_file
 from counterpoint.data.sources import Catalogue, File, FileSource, Needs
@@ -229,6 +229,28 @@ def test_gaps_in_the_ids(what: str, tmp_path: Path) -> None:
 
 def test_the_gap_of_a_published_form(sugarcrepe: Path) -> None:
     assert examine("sugarcrepe", sugarcrepe).gaps == ("swap_obj/9",)
+
+
+def test_numbers_of_images_in_ids_may_have_gaps(tmp_path: Path) -> None:
+    sets = {"set-a": {"0": "a mole", "2": "a newt", "3": "a hat"}}
+    write_json(tmp_path / "imagecode/valid_data.json", sets)
+    health = examine("imagecode", tmp_path)
+    assert health.cases == 3 and health.gaps == ()
+
+
+@pytest.mark.parametrize(("split", "count"), [("random", 2_195), ("zeroshot", 1_222)])
+def test_the_published_number_of_cases_is_that_of_the_option(
+    split: str, count: int, tmp_path: Path
+) -> None:
+    place = "train2017/000000050403.jpg"
+    row = {"image": Path(place).name, "image_link": f"http://images.cocodataset.org/{place}"}
+    row |= {"caption": "The mole is under the hat.", "relation": "under"}
+    path = tmp_path / f"vsr/splits/{split}/test.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps(row | {"label": label}) + "\n" for label in (0, 1)))
+    health = examine(f"vsr:split={split}", tmp_path)
+    assert (health.cases, health.expected) == (2, count)
+    assert health.absent == (Absent("vsr", "rows missing", count - 2),)
 
 
 @pytest.mark.slow

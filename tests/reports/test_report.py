@@ -13,6 +13,7 @@ from errors import raises
 from support import case, gallery, mixed, owned, part, random_run, random_scores, run_of, table
 
 from counterpoint.benchmarks import completeness
+from counterpoint.benchmarks.benchmark import Size
 from counterpoint.cases.table import Absent, Cases
 from counterpoint.metrics.registry import METRICS
 from counterpoint.reports import formats
@@ -161,7 +162,7 @@ def published_run(model: str):
 
 @pytest.mark.slow
 def test_published_and_human_values_stand_beside_ours(monkeypatch):
-    monkeypatch.setattr(completeness, "published_files", lambda id: {"": 100})
+    monkeypatch.setattr(completeness, "published_files", lambda id, protocol: {"": Size(100)})
     tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
     beside = tables.papers.all()
     assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks import completeness
+from counterpoint.benchmarks.benchmark import Size
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
 from counterpoint.evaluation import verifying
@@ -61,8 +62,8 @@ class Papers:
         self.whole_is(None)
 
     def whole_is(self, count: int | None) -> None:
-        files = {} if count is None else {"": count}
-        self.monkeypatch.setattr(completeness, "published_files", lambda id: files)
+        files = {} if count is None else {"": Size(count)}
+        self.monkeypatch.setattr(completeness, "published_files", lambda id, protocol: files)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from .completeness import (
     counted as counted,
     describe_absent as describe_absent,
     part_size as part_size,
+    published_counts as published_counts,
     unexplained as unexplained,
     why_incomplete as why_incomplete,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,21 @@ _CHANCE: Final = {
     "2 x 4, two questions": "50 answers, 25 questions, 25 images, 6.2 all answers",
     "2 x 2": "25 image-to-text, 25 text-to-image, 16.7 group",
 }
+
+
+class Size(NamedTuple):
+    """How much a published file holds; None where that is unknown.
+
+    A gallery is one case: it has images, captions and, if it names them, queries.
+    """
+
+    cases: int | None = 1
+    images: int | None = None
+    captions: int | None = None
+    queries: int | None = None
+
+
+Sizes = Mapping[str, Size | int | None]  # a number is one of cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +70,9 @@ class Options:
             )
         return range(first, first + count)
 
-    def files(self, count: int) -> dict[str, int | None]:
-        """The files of a benchmark of `count` cases that is drawn once per seed."""
-        return {"": count} if len(self.seeds) == 1 else {str(seed): count for seed in self.seeds}
+    def files(self, size: Size | int) -> Sizes:
+        """The files of a benchmark of this size that is drawn once per seed."""
+        return {"": size} if len(self.seeds) == 1 else {str(seed): size for seed in self.seeds}
 
 
 DRAWN: Final[Mapping[str, Value]] = {"seed": 1, "seeds": 1}  # options of what is drawn at random
@@ -83,11 +98,12 @@ class Benchmark:
 
     `shape` is images x captions, `protocol` the official one, `images` what pictures it needs,
     `count` how many cases the published files hold, `ids` what its case ids are, `defects` what
-    is wrong with some of its cases: a mark for each case. `files` says how many cases each of
-    several files holds (of a gallery: images), by what the ids of its cases begin with; None where
-    that is unknown. `loads` names the protocols that the loader itself follows. `training` has the
-    training images of a linear probe, with the same classes. `untried` marks a loader that was
-    written from the paper and public code: it was never run on the published files.
+    is wrong with some of its cases: a mark for each case. `files` says how much each of several
+    files holds, by what the ids of its cases begin with. `loads` names the protocols that the
+    loader itself follows. `training` has the training images of a linear probe, with the same
+    classes. `numbered`: an id that ends in a number ends in that of a row, and not in that of an
+    image. `untried` marks a loader that was written from the paper and public code: it was never
+    run on the published files.
     """
 
     id: str
@@ -102,9 +118,10 @@ class Benchmark:
     ids: str = "row number from 0"
     defaults: Mapping[str, Value] = field(default_factory=dict)
     defects: Mapping[str, Callable[[Cases], np.ndarray]] = field(default_factory=dict)
-    files: Callable[[Options], Mapping[str, int | None]] | None = None
+    files: Callable[[Options], Sizes] | None = None
     loads: tuple[str, ...] = ()
     training: Callable[[Options], Cases] | None = None
+    numbered: bool = True
     untried: bool = False
 
     @property

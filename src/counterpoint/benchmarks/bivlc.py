@@ -21,7 +21,7 @@ from counterpoint.benchmarks.annotations import (
     parquet_rows,
     text,
 )
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options, Size
 from counterpoint.cases import DETECTION, SCHEMA, TEXT, Case, Cases
 
 _TEXTS: Final = ("caption", "negative_caption", "type", "subtype")
@@ -94,7 +94,7 @@ IMAGE_DETECTION: Final = replace(
     cases=partial(_detection, captions=False),
     count=1,
     ids="0: all images are one case",
-    files=lambda _: {"": 2 * 2933},
+    files=lambda _: {"": Size(1, 2 * 2933, len(DETECTION))},
 )
 TEXT_DETECTION: Final = replace(
     IMAGE_DETECTION,

@@ -18,7 +18,7 @@ import polars as pl
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.benchmarks.annotations import parquet_image, require
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options, Size
 from counterpoint.cases import PROMPTS, SCHEMA, Cases
 
 _ENDINGS: Final = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
@@ -253,7 +253,7 @@ def folder_benchmark(id: str) -> Benchmark:
     )
 
 
-def _known(name: str, title: str, paper: str, licence: str, images: str, count: int) -> Benchmark:
+def _known(name: str, title: str, paper: str, licence: str, images: str, size: Size) -> Benchmark:
     return replace(
         folder_benchmark(f"classification/{name}"),
         summary=f"zero-shot classification of {title}",
@@ -261,18 +261,22 @@ def _known(name: str, title: str, paper: str, licence: str, images: str, count: 
         licence=licence,
         images=images,
         count=1,
-        files=lambda _: {"": count},
+        files=lambda _: {"": size},
     )
 
 
 _TABLE: Final = "10,000 test images, inside the hub's table"
-CIFAR10: Final = _known("cifar10", "CIFAR-10", "Krizhevsky 2009", "not stated", _TABLE, 10_000)
-CIFAR100: Final = _known("cifar100", "CIFAR-100", "Krizhevsky 2009", "not stated", _TABLE, 10_000)
+CIFAR10: Final = _known(
+    "cifar10", "CIFAR-10", "Krizhevsky 2009", "not stated", _TABLE, Size(1, 10_000, 10)
+)
+CIFAR100: Final = _known(
+    "cifar100", "CIFAR-100", "Krizhevsky 2009", "not stated", _TABLE, Size(1, 10_000, 100)
+)
 IMAGENET: Final = _known(
     "imagenet",
     "ImageNet-1k, with 80 prompts",
     "Russakovsky et al. 2015",
     "research only",
     "50,000 validation images, in folders by WordNet number",
-    50_000,
+    Size(1, 50_000, 1_000),
 )

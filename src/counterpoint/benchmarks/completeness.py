@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import polars as pl
 
 from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint.benchmarks.benchmark import Size
 from counterpoint.benchmarks.registry import base_id, published_files
-from counterpoint.cases import Absent, Cases, gallery_rows
+from counterpoint.cases import SURPLUS, Absent, Cases
 from counterpoint.metrics import ALL, NO_IMAGE, Protocol, members_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,14 @@ FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"
 ROWS_REPLACED: Final = "rows without an image, replaced by the next ones"
 NO_NEGATIVE: Final = "no negative caption"  # in the published file, so that it cannot be scored
+NO_VOTES: Final = "votes missing"  # so that a case is not counted, although it is scored
+_MISSING: Final = {
+    "cases": ROWS_MISSING,
+    "images": ROWS_MISSING,
+    "captions": "captions missing",
+    "queries": "queries missing",
+}
+_UNCOUNTED: Final = (NO_NEGATIVE, NO_VOTES, SURPLUS)  # they take no case from the published ones
 
 
 def counted(cases: Cases, protocol: Protocol) -> Cases:
@@ -49,44 +59,76 @@ def _replaced(cases: Cases) -> Iterator[Absent]:
 def _lacking(
     id: str, cases: Cases, protocol: Protocol, replaced: Sequence[Absent]
 ) -> Iterator[Absent]:
-    files = published_files(id)
-    weights = _weights(cases) if files else np.zeros(0)  # a case file may be large
-    for file, count in files.items():
-        begin = f"{file}/" if file else ""
-        found = int(weights[cases.ids.str.starts_with(begin).to_numpy()].sum())
-        unusable = [one for one in (*cases.absent, *replaced) if f"{one.what}/".startswith(begin)]
-        expected = protocol.most_of(count)
-        replaced_here = sum(one.cases or 0 for one in unusable if one.reason != NO_NEGATIVE)
-        lacking = (expected or 0) - found - replaced_here
-        if not found and not unusable:
-            yield Absent(file or base_id(id), FILE_MISSING, expected)
-        elif lacking > 0:
-            yield Absent(file or base_id(id), ROWS_MISSING, lacking)
+    files = published_files(id, protocol.name)
+    if not files:
+        return
+    held, named = _held(cases), np.zeros(len(cases), dtype=bool)
+    for file, size in files.items():
+        begin, what = (f"{file}/", file) if file else ("", base_id(id))
+        inside = cases.ids.str.starts_with(begin).to_numpy()
+        named |= inside
+        lost, filled = (
+            [one for one in some if f"{one.what}/".startswith(begin)]
+            for some in (cases.absent, replaced)
+        )
+        expected = _expected(size, protocol)
+        if not inside.any() and not lost and not filled:
+            yield Absent(what, FILE_MISSING, expected.get("images", expected.get("cases")))
+            continue
+        for measure, count in expected.items():
+            found = int(held[measure][inside].sum()) + (_said(lost) if measure == "cases" else 0)
+            lacking = count - found - (_said(filled) if measure == "cases" else 0)
+            if lacking > 0:
+                yield Absent(what, _MISSING[measure], lacking)
+            elif found > count:
+                yield Absent(what, SURPLUS, found - count)
+    others = cases.ids.filter(pl.Series(~named)).str.replace("/[^/]*$", "")
+    unknown = others.value_counts(name="rows")
+    yield from (Absent(file, SURPLUS, rows) for file, rows in sorted(unknown.iter_rows()))
 
 
-def _weights(cases: Cases) -> np.ndarray:
-    """A case counts once, a gallery as often as it has images."""
-    return np.where(gallery_rows(cases), cases.image_counts, 1)
+def _held(cases: Cases) -> dict[str, np.ndarray]:
+    """What each case counts for, by measure."""
+    listed = np.zeros(len(cases), dtype=np.int64)
+    if "queries" in cases.columns:
+        listed = cases.frame["queries"].list.len().fill_null(0).to_numpy().astype(np.int64)
+    ones = np.ones(len(cases), dtype=np.int64)
+    counts = (ones, cases.image_counts, cases.caption_counts, listed)
+    return dict(zip(Size._fields, counts, strict=True))
 
 
-def published_count(id: str, protocol: Protocol) -> int | None:
-    """How many cases the whole benchmark has under a protocol; None where that is unknown."""
+def _expected(size: Size, protocol: Protocol) -> dict[str, int]:
+    """How much of a file a protocol scores, by measure, where that is known."""
+    found = {**size._asdict(), "cases": protocol.most_of(size.cases)}
+    return {measure: count for measure, count in found.items() if count is not None}
+
+
+def _said(absent: Sequence[Absent]) -> int:
+    """How many cases of the published benchmark are named as not being in the data."""
+    return sum(one.cases or 0 for one in absent if one.reason not in _UNCOUNTED)
+
+
+def published_counts(id: str, protocol: Protocol) -> dict[str, int]:
+    """How much the whole benchmark has under a protocol, by measure; not what is unknown."""
     try:
-        counts = [protocol.most_of(count) for count in published_files(id).values()]
+        sizes = published_files(id, protocol.name).values()
     except NotFoundError:  # of a plug-in that is not installed here
-        return None
-    known = [count for count in counts if count is not None]
-    return sum(known) if counts and len(known) == len(counts) else None
+        return {}
+    expected = [_expected(size, protocol) for size in sizes]
+    shared = [measure for measure in Size._fields if all(measure in one for one in expected)]
+    return {measure: sum(one[measure] for one in expected) for measure in shared if expected}
 
 
 def unexplained(part: Part, protocol: Protocol) -> int:
     """How many cases of the whole benchmark a run has not scored and does not say it lacks."""
-    expected = published_count(part.benchmark, protocol)
-    if expected is None or not len(part.cases) or any(one.cases is None for one in part.absent):
+    expected = published_counts(part.benchmark, protocol)
+    if not expected or not len(part.cases) or any(one.cases is None for one in part.absent):
         return 0
-    said = sum(one.cases or 0 for one in part.absent if one.reason != NO_NEGATIVE)
-    said += len(part.left_out) + len(part.left_out_images)
-    return max(0, expected - int(_weights(counted(part.cases, protocol)).sum()) - said)
+    if part.left_out_images:  # and captions with them
+        expected = {name: expected[name] for name in ("images",) if name in expected}
+    held = _held(counted(part.cases, protocol))
+    lacking = sum(max(0, count - int(held[name].sum())) for name, count in expected.items())
+    return max(0, lacking - _said(part.absent) - len(part.left_out) - len(part.left_out_images))
 
 
 def describe_absent(absent: Sequence[Absent]) -> str:
@@ -102,7 +144,9 @@ def describe_absent(absent: Sequence[Absent]) -> str:
 def _amount(found: Sequence[Absent]) -> str:
     known = sum(one.cases or 0 for one in found)
     unknown = sum(one.cases is None for one in found)
-    parts = [f"{known:,} cases"] if known else []
+    # What is missing is said by the reason; a surplus may be of several kinds.
+    unit = found[0].reason.partition(" missing")[0]
+    parts = [f"{known:,} {unit if unit in Size._fields else 'cases'}"] if known else []
     parts += [f"{unknown:,} files of unknown size"] if unknown else []
     return " and ".join(parts) or f"in {len(found):,} cases"
 
@@ -115,13 +159,13 @@ def part_size(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
     try:
         if not why_incomplete(part, protocol, options):
             return ""
-        expected = published_count(part.benchmark, protocol)
+        whole = published_counts(part.benchmark, protocol)
     except CounterpointError:  # an id or an option that is unknown here
         return ""
-    scored = counted(part.cases, protocol)
-    if expected is None or gallery_rows(scored).any() or len(scored) >= expected:
-        return f"{len(scored):,} (part)"
-    return f"{len(scored):,} of {expected:,}"
+    scored, expected = len(counted(part.cases, protocol)), whole.get("cases", 0)
+    if "images" in whole or scored >= expected:
+        return f"{scored:,} (part)"
+    return f"{scored:,} of {expected:,}"
 
 
 def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
@@ -135,11 +179,12 @@ def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> s
         return f"{absent[0].what}: {absent[0].reason}{more}"
     if left := len(part.left_out) + len(part.left_out_images):
         return f"{left:,} of its cases or images left out"
-    scored = int(_weights(counted(part.cases, protocol)).sum())
-    expected = published_count(part.benchmark, protocol)
-    if expected is not None and scored != expected:
-        return f"{scored:,} cases scored, the whole benchmark has {expected:,}"
+    expected = published_counts(part.benchmark, protocol)
+    held = _held(counted(part.cases, protocol)) if expected else {}
+    for measure, count in expected.items():
+        if (scored := int(held[measure].sum())) != count:
+            return f"{scored:,} {measure} scored, the whole benchmark has {count:,}"
     limit = options.get("limit")
-    if expected is None and isinstance(limit, int) and limit:
+    if not expected and isinstance(limit, int) and limit:
         return f"limited to {limit:,} cases"
     return ""

@@ -32,6 +32,7 @@ _SENTENCE: Final = ":sentid:"
 _FOLDER: Final = "coco/val2014"
 _TWO_OF_EACH: Final = ((True, True, False), (True, True, False), (False, False, True))
 _COUNTS: Final = {"image-text": 44_833, "image-image": 46_719}
+_RENDERINGS: Final = {4.5: 20, 4.0: 825}  # by the least grade
 
 
 def _rows(options: Options, file: str, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -171,6 +172,7 @@ def _benchmark(name: str, summary: str, ids: str, cases: Callable[[Options], Cas
         images="COCO val2014 (5,000 images)",
         count=_COUNTS[name],
         ids=ids,
+        numbered=False,
         files=lambda _: {"": _COUNTS[name]},
     )
 
@@ -197,5 +199,7 @@ RENDERINGS: Final = Benchmark(
     licence=IMAGE_IMAGE.licence,
     images=IMAGE_IMAGE.images,
     ids="image/image, by COCO ids",
+    numbered=False,
     defaults={"grade": "4.5"},
+    files=lambda options: {"": _RENDERINGS.get(_least(options))},
 )

@@ -75,5 +75,6 @@ IMAGECODE: Final = Benchmark(
     images="with the data set",
     count=2_302,
     ids="set/image, as MSR-VTT-videoTrainValVideo_video2044-shot1_0/6",
+    numbered=False,
     untried=True,
 )

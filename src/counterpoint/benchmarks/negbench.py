@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
 from counterpoint.benchmarks.annotations import label, number, table_rows, text, whole
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options, Size
 from counterpoint.benchmarks.retrieval import gallery
 from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
@@ -134,5 +134,5 @@ RETRIEVAL: Final = Benchmark(
     images="COCO val2017 (4,998 images)",
     count=1,
     ids="0: all images are one case",
-    files=lambda _: {"": 4_998},
+    files=lambda _: {"": Size(1, 4_998, 25_003)},
 )

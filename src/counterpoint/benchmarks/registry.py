@@ -20,6 +20,7 @@ from counterpoint.benchmarks.benchmark import (
     Benchmark,
     LoadedBenchmark,
     Options,
+    Size,
     Value,
 )
 from counterpoint.benchmarks.shards import TAR, holds_shards, own_file
@@ -171,15 +172,19 @@ def list_benchmarks() -> list[str]:
     return BENCHMARKS.names()
 
 
-def published_files(id: str) -> Mapping[str, int | None]:
-    """What a benchmark consists of: how many cases each file holds, by what their ids begin with.
+def published_files(id: str, protocol: str = "") -> Mapping[str, Size]:
+    """What a benchmark consists of: how much each file holds, by what the ids of its cases begin
+    with.
 
     A benchmark of one file has the one key "". Nothing is known of case files.
     """
     benchmark = find_benchmark(id)
-    if benchmark.files is not None:
-        return benchmark.files(Options(Path(), _read_options(benchmark, _split(id)[1])))
-    return {} if benchmark.count is None else {"": benchmark.count}
+    if benchmark.files is None:
+        return {} if benchmark.count is None else {"": Size(benchmark.count)}
+    options = _read_options(benchmark, _split(id)[1])
+    followed = protocol if protocol in benchmark.loads else ""
+    sizes = benchmark.files(Options(Path(), options, followed))
+    return {file: size if isinstance(size, Size) else Size(size) for file, size in sizes.items()}
 
 
 _COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name

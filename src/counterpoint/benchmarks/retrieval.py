@@ -11,7 +11,7 @@ import polars as pl
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.benchmarks.annotations import Annotated, annotated_images
-from counterpoint.benchmarks.benchmark import DRAWN, Benchmark, Options, over_seeds
+from counterpoint.benchmarks.benchmark import DRAWN, Benchmark, Options, Size, over_seeds
 from counterpoint.benchmarks.word_order import (
     SHUFFLES,
     TAGGED,
@@ -114,7 +114,8 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     return chosen
 
 
-def _benchmark(name: str, title: str, images: str, shape: str, count: int) -> Benchmark:
+def _benchmark(name: str, title: str, images: str, shape: str, size: Size, all: int) -> Benchmark:
+    """`all` is the number of captions that ARO takes."""
     return Benchmark(
         f"retrieval/{name}",
         f"{title}: find the captions of an image and the image of a caption",
@@ -127,12 +128,16 @@ def _benchmark(name: str, title: str, images: str, shape: str, count: int) -> Be
         count=1,
         ids="0: the whole test split is one case; seed/0 of several seeds",
         defaults={"captions": _PLAIN, "images": _PLAIN, **DRAWN},
-        files=lambda options: options.files(count),
+        files=lambda options: options.files(
+            size._replace(captions=all) if options.protocol == _ARO else size
+        ),
         loads=(_ARO,),
     )
 
 
-COCO: Final = _benchmark("coco", "COCO", "COCO val2014 (5,000 images)", "5,000 x 25,000", 5_000)
+COCO: Final = _benchmark(
+    "coco", "COCO", "COCO val2014 (5,000 images)", "5,000 x 25,000", Size(1, 5_000, 25_000), 25_010
+)
 FLICKR30K: Final = _benchmark(
-    "flickr30k", "Flickr30k", "Flickr30k (by form)", "1,000 x 5,000", 1_000
+    "flickr30k", "Flickr30k", "Flickr30k (by form)", "1,000 x 5,000", Size(1, 1_000, 5_000), 5_000
 )

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.benchmarks.annotations import json_rows, text
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options, Size
 from counterpoint.benchmarks.retrieval import gallery
 from counterpoint.cases import Case, Cases, ImageRef, caption_case
 
@@ -115,5 +115,5 @@ RETRIEVAL: Final = Benchmark(
     count=1,
     ids="0: the whole test split is one case",
     defaults={"altered": METHODS[0]},
-    files=lambda _: {"": _IMAGES},
+    files=lambda _: {"": Size(1, _IMAGES, 50_010)},
 )

@@ -8,6 +8,7 @@ own, and the first place in alphabetical order is taken if there are copies.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -21,7 +22,8 @@ from counterpoint.benchmarks.annotations import (
     text,
 )
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.benchmarks.completeness import NO_VOTES
+from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
 
 PIECES: Final = {
     "actant-swap": 1_042,
@@ -52,15 +54,22 @@ def _cases(options: Options) -> Cases:
     if not pieces:
         require(folder / "*.json", "valse")
     images = _Images(options.data)
-    rows = (case for path in pieces for case in _piece(path, images))
-    return Cases.build(rows, root=options.data, source=str(folder))
+    lost: Counter[str] = Counter()
+    rows = (case for path in pieces for case in _piece(path, images, lost))
+    made = Cases.build(rows, root=options.data, source=str(folder))
+    # Every published row has votes: without them the number would be that of fewer rows.
+    without = [Absent(piece, NO_VOTES, count) for piece, count in lost.items()]
+    return Cases(made.frame, made.root, without)
 
 
-def _piece(path: Path, images: _Images) -> Iterator[Case]:
+def _piece(path: Path, images: _Images, lost: Counter[str]) -> Iterator[Case]:
     for key, row in named_rows(path, "valse"):
         where = f"{path}: case {key}"
         groups = [label(path.stem)]
-        if _votes(row, where) < ENOUGH:
+        votes = _votes(row, where)
+        if votes is None:
+            lost[path.stem] += 1
+        if votes is None or votes < ENOUGH:
             groups.append(UNCONFIRMED)
         yield caption_case(
             f"{path.stem}/{key}",
@@ -71,10 +80,11 @@ def _piece(path: Path, images: _Images) -> Iterator[Case]:
         )
 
 
-def _votes(row: dict[str, Any], where: str) -> int:
+def _votes(row: dict[str, Any], where: str) -> int | None:
+    """How many people chose the caption; None if the row does not say it."""
     votes = row.get("mturk")
     if not isinstance(votes, dict) or votes.get("caption") is None:
-        return 0
+        return None
     return number(votes, "caption", f"{where}, mturk")
 
 

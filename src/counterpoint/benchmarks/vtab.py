@@ -23,7 +23,7 @@ from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import shown
 from counterpoint.benchmarks.annotations import first_there, require
-from counterpoint.benchmarks.benchmark import Benchmark, Options
+from counterpoint.benchmarks.benchmark import Benchmark, Options, Size
 from counterpoint.benchmarks.classification import (
     Labelled,
     class_prompts,
@@ -48,6 +48,10 @@ class VtabTask:
     prompts: list[str] | str  # a text names the data set whose prompts it shares
     classes: list[str]
     also: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> Size:
+        return Size(1, self.images, len(self.classes))
 
     def captions(self) -> list[str]:
         shared = isinstance(self.prompts, str)
@@ -142,7 +146,7 @@ def task_benchmark(id: str) -> Benchmark:
         images=f"{task.images:,} test images: {task.needs}",
         count=1,
         ids="0: all images are one case",
-        files=lambda _: {"": task.images},
+        files=lambda _: {"": task.size},
     )
 
 
@@ -157,5 +161,5 @@ VTAB: Final = Benchmark(
     images="the test split of each task, in classification/vtab/TASK",
     count=20,
     ids="TASK/0: all images of a task are one case",
-    files=lambda _: {task.name: task.images for task in vtab_tasks().values()},
+    files=lambda _: {task.name: task.size for task in vtab_tasks().values()},
 )

@@ -27,6 +27,7 @@ from .table import (
     PICTURE as PICTURE,
     PROMPTS as PROMPTS,
     SCHEMA as SCHEMA,
+    SURPLUS as SURPLUS,
     TEXT as TEXT,
     Absent as Absent,
     Block as Block,

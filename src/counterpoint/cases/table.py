@@ -82,10 +82,14 @@ class ImageRef(NamedTuple):
         return self.path.removeprefix(TEXT) if self.path.startswith(TEXT) else None
 
 
+SURPLUS: Final = "more than published"
+
+
 class Absent(NamedTuple):
     """Cases of a published benchmark that are not in its files: `what` is a case id or a file.
 
-    `cases` is the number of cases, None if it is unknown.
+    `cases` is the number of cases, None if it is unknown. With the reason `SURPLUS` they are in the
+    files here, and not in the published benchmark.
     """
 
     what: str

@@ -44,7 +44,8 @@ def doctor(
 ) -> None:
     """Check a benchmark: missing or broken files, and what the captions alone give away.
 
-    Works without any image. The exit status is 3 if cases are missing or lack an image.
+    Works without any image. The exit status is 3 if the data are not those of the published
+    benchmark (cases, captions or files are missing, or too many), or an image is missing.
 
     Examples:
 
@@ -98,7 +99,7 @@ def _print(health: Health) -> None:
     if health.note:
         lines.insert(1, f"  loader       {health.note}: it was written from the paper")
     if health.absent:
-        lines.insert(2 + bool(health.note), f"  absent       {describe_absent(health.absent)}")
+        lines.insert(2 + bool(health.note), f"  differs      {describe_absent(health.absent)}")
     lines += [f"  damaged      {file}: {what}" for file, what in health.damaged]
     if health.gaps:
         lines.append(f"  ids          {len(health.gaps):,} missing, as {health.gaps[0]}")

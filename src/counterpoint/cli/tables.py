@@ -120,7 +120,7 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
             where = f"{run.model} on {part.benchmark}"
             if part.absent:
                 lines.append(
-                    f"{where}: the data here are not the whole benchmark "
+                    f"{where}: the data here are not those of the published benchmark "
                     f"({describe_absent(part.absent)}), all named in {run.folder}/run.json"
                 )
             if part.left_out:
@@ -191,7 +191,7 @@ def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
     """Print what was left out; unless that is allowed, exit with a status of its own."""
     for line in left_out_lines(runs):
         errors.print(line, style="yellow", soft_wrap=True)
-    if any(run.left_out for run in runs) and not allow_missing:
+    if any(run.left_out or run.surplus for run in runs) and not allow_missing:
         errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
         raise typer.Exit(LEFT_OUT)
 

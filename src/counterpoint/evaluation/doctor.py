@@ -18,7 +18,14 @@ import numpy as np
 from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.store import digest
-from counterpoint.benchmarks import BENCHMARKS, Benchmark, absent_from, base_id, load_benchmark
+from counterpoint.benchmarks import (
+    BENCHMARKS,
+    Benchmark,
+    absent_from,
+    base_id,
+    load_benchmark,
+    published_counts,
+)
 from counterpoint.cases import Absent, Cases, ImageRef, formatted, gallery_rows
 from counterpoint.data import Damage, damaged_files, data_root
 from counterpoint.images import Picture, scheme_of
@@ -81,7 +88,7 @@ class Health:
     folder: str
     cases: int
     expected: int | None
-    absent: tuple[Absent, ...]  # of the published benchmark: not in the data
+    absent: tuple[Absent, ...]  # of the published benchmark: not in the data, or beyond it
     damaged: tuple[Damage, ...]
     images: ImageHealth
     defects: tuple[Defect, ...]
@@ -106,12 +113,12 @@ def examine(
         benchmark,
         str(cases.root or root),
         len(cases),
-        known.count,
+        published_counts(benchmark, PROTOCOLS["strict"]).get("cases"),
         absent_from(benchmark, loaded, PROTOCOLS["strict"]),
         damaged_files(base_id(benchmark), root),
         _look_at_images(cases, images, progress or Quiet()),
         tuple(_defects(cases, benchmark)),
-        tuple(_gaps(cases)),
+        tuple(_gaps(cases)) if known.numbered else (),
         tuple(_blind(known, cases)),
         known.note,
     )

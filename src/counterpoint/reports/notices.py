@@ -140,7 +140,8 @@ def told_of(part: Part) -> Iterator[Notice]:
     where = part.benchmark
     if part.absent:
         yield _named(
-            f"{where}, the data were not the whole benchmark ({describe_absent(part.absent)}).",
+            f"{where}, the data were not those of the published benchmark "
+            f"({describe_absent(part.absent)}).",
             [(one.what, one.reason) for one in part.absent],
         )
     if part.left_out:

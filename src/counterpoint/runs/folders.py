@@ -28,6 +28,7 @@ from counterpoint.cases import (
     CHUNK,
     OPTIONAL,
     SCHEMA,
+    SURPLUS,
     Absent,
     Cases,
     SpillingTable,
@@ -70,8 +71,14 @@ class Part:
 
         A file with an unknown number of cases counts as one.
         """
-        absent = sum(1 if one.cases is None else one.cases for one in self.absent)
+        lacking = [one.cases for one in self.absent if one.reason != SURPLUS]
+        absent = sum(1 if count is None else count for count in lacking)
         return len(self.left_out) + len(self.left_out_images) + absent
+
+    @property
+    def surplus(self) -> int:
+        """How many cases, images and captions there are beyond the published benchmark."""
+        return sum(one.cases or 0 for one in self.absent if one.reason == SURPLUS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,6 +94,11 @@ class Run:
     def left_out(self) -> int:
         """How many cases, and images of galleries, were not scored or are not in the data."""
         return sum(part.missing for part in self.parts.values())
+
+    @property
+    def surplus(self) -> int:
+        """How many cases are beyond the published benchmarks."""
+        return sum(part.surplus for part in self.parts.values())
 
     def results(
         self,

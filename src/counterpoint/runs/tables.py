@@ -175,14 +175,21 @@ class Comparison(NumberTable["Difference"]):
 
 
 def left_out_notes(run: Run) -> list[str]:
-    """One sentence per benchmark of which not everything was scored."""
-    return [
+    """One sentence per benchmark of which not everything was scored, or more than it has."""
+    lacking = [
         f"{run.model} on {part.benchmark}: {part.missing:,} of the cases and images were left out"
         f"{_reasons(part.left_out or part.left_out_images)}; "
         f"run.parts[{part.benchmark!r}].left_out (or .left_out_images, .absent) names them."
         for part in run.parts.values()
         if part.missing
     ]
+    surplus = [
+        f"{run.model} on {part.benchmark}: {part.surplus:,} more than published; "
+        f"run.parts[{part.benchmark!r}].absent names them."
+        for part in run.parts.values()
+        if part.surplus
+    ]
+    return lacking + surplus
 
 
 def part_sizes(runs: Iterable[Run]) -> dict[tuple[str, str], str]:
