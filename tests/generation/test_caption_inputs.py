@@ -66,12 +66,13 @@ def sources(name: str, **options: str) -> list[SourceCaption]:
 @pytest.mark.parametrize("order", [list(COCO), list(reversed(COCO))], ids=["usual", "reversed"])
 def test_coco_captions_in_either_order(tmp_path: Path, order: list[str]):
     name = write(tmp_path / "captions.json", {key: COCO[key] for key in order})
-    assert sources(name, image_prefix="val2014") == [
-        SourceCaption("70", ImageRef("val2014/4.jpg"), "A cat."),
-        SourceCaption("71", ImageRef("val2014/9.jpg"), "A dog."),
-        SourceCaption("72", ImageRef("val2014/4.jpg"), ""),
+    assert sources(name) == [
+        SourceCaption("70", ImageRef("4.jpg"), "A cat."),
+        SourceCaption("71", ImageRef("9.jpg"), "A dog."),
+        SourceCaption("72", ImageRef("4.jpg"), ""),
     ]
     assert open_captions(name).root == tmp_path
+    assert open_captions(name, images=tmp_path / "val2014").root == tmp_path / "val2014"
 
 
 def test_karpathy_images_with_their_sentences(tmp_path: Path):
@@ -148,8 +149,8 @@ def test_accepted_names(tmp_path: Path, column: str, image: str):
 
 def test_named_columns_and_split(tmp_path: Path):
     name = write(tmp_path / "t.tsv", "k\tq\tp\tsplit\nu\ta b\ti.jpg\ttest\nv\tc\tj.jpg\tval\n")
-    found = sources(name, caption="q", image="p", id="k", split="val", image_prefix="/pics")
-    assert found == [SourceCaption("v", ImageRef("/pics/j.jpg"), "c")]
+    found = sources(name, caption="q", image="p", id="k", split="val")
+    assert found == [SourceCaption("v", ImageRef("j.jpg"), "c")]
 
 
 def test_negclips_file(tmp_path: Path):
@@ -167,7 +168,7 @@ def test_images_inside_parquet_are_referred_to(tmp_path: Path):
         {"caption": ["a", "b"], "image": [cell, cell], "box": [[1, 2, 3, 4], None]}
     )
     frame.write_parquet(tmp_path / "hub.parquet")
-    found = sources(str(tmp_path / "hub.parquet"), image_prefix="never")
+    found = sources(str(tmp_path / "hub.parquet"))
     assert found[0].image == ImageRef("parquet:hub.parquet#image/0", (1, 2, 3, 4))
     assert found[1].image == ImageRef("parquet:hub.parquet#image/1")
 

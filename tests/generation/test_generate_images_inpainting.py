@@ -149,4 +149,4 @@ def test_inpainting_by_the_command(
     [table] = read_pairs(tmp_path / "o.parquet")
     assert size_of(tmp_path / table["text_image"][0]) == (24, 24)
     assert read_about(tmp_path / "o.parquet")["images"]["class"] == "StableDiffusionInpaintPipeline"
-    assert CliRunner().invoke(app, [*words, "--photos", "x"]).exit_code == 2
+    assert CliRunner().invoke(app, [*words, "--images", "x"]).exit_code == 2

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import typer
+from cli_support import Command, counterpoint, own_place
 from errors import raises
 from hypothesis import given, strategies as st
 from models_for_tests import Towers, write_images
@@ -21,6 +22,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
+from counterpoint.generation.export.neighbours import read_neighbours
 from counterpoint.generation.images.nearest import (
     SCHEMA,
     nearest_images,
@@ -30,6 +32,8 @@ from counterpoint.generation.images.nearest import (
 )
 from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Work
+
+__all__ = ["counterpoint", "own_place"]  # fixtures
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -175,3 +179,37 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.partial"))
     failed = CliRunner().invoke(app, [*asked[:4], "-m", "random"])
     assert failed.exit_code == 1 and "[E-MODEL-UNSUITABLE]" in failed.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", ["captions.json", "negatives.parquet"])
+def test_one_option_names_the_images_from_captions_to_export(
+    counterpoint: Command, tmp_path: Path, named: str
+) -> None:
+    """An image has the same path in every file, so that its neighbours are found again."""
+    names = [f"{number}.png" for number in range(4)]
+    write_images(tmp_path / "photos", *names)
+    rows = [{"image": name, "caption": "A black dog and a white cat."} for name in names]
+    captions, pairs = tmp_path / "captions.json", tmp_path / "negatives.parquet"
+    captions.write_text(json.dumps(rows))
+    photos = ["--images", str(tmp_path / "photos")]
+    words = ["generate", "negatives", str(captions), "-M", "negclip", "-o", str(pairs)]
+    made = counterpoint(*words, *photos)
+    assert made.code == 0, made.err
+    near = tmp_path / "near.parquet"
+    words = ["generate", "neighbours", str(tmp_path / named), "-o", str(near), "-m", "world:base"]
+    found = counterpoint(*words, *(photos if named == "captions.json" else ()))
+    assert found.code == 0 and "0 left out" in found.out, found.err
+    train = tmp_path / "train.parquet"
+    export = ["export", str(pairs), "--as", "training", "-o", str(train)]
+    done = counterpoint(*export, "--neighbours", str(near))
+    assert done.code == 0 and "neighbours" not in done.err, done.err
+    assert pl.read_parquet(train)["neighbours"].list.len().to_list() == [3] * 4
+
+
+def test_neighbours_of_other_images_are_refused(tmp_path: Path) -> None:
+    table = pl.DataFrame({"image": ["1.png"], "neighbours": [["2.png"]], "similarities": [[0.5]]})
+    write_neighbours(tmp_path / "n.parquet", table.cast(SCHEMA), {})
+    assert read_neighbours(tmp_path / "n.parquet", [None, "1.png"], "pairs") == {"1.png": ["2.png"]}
+    with raises("E-NEIGHBOURS-OTHER"):
+        read_neighbours(tmp_path / "n.parquet", [None, "val2017/1.png"], "pairs.parquet")

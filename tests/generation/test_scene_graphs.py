@@ -24,7 +24,7 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_graphs,
     read_sizes,
 )
-from counterpoint.generation.pairs import read_about, read_pairs
+from counterpoint.generation.pairs import read_about, read_pairs, root_of
 from counterpoint.metrics.protocols import UNCOUNTED_RELATIONS
 
 SIZE = (400, 200)
@@ -269,15 +269,16 @@ def test_the_command_writes_a_file_that_becomes_a_benchmark(tmp_path: Path, meth
     graphs = written(tmp_path / "graphs.json", both)
     sizes = written(tmp_path / "sizes.json", [{"image_id": 7, "width": 400, "height": 200}])
     out = tmp_path / "pairs.parquet"
-    command = f"generate negatives {graphs} -M {method} --sizes {sizes} --image-prefix VG -o {out}"
+    command = f"generate negatives {graphs} -M {method} --sizes {sizes} --images VG -o {out}"
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
     subtype, id, (caption, text) = CASES[method]
     (row,) = (row for frame in read_pairs(out) for row in frame.to_dicts())
     assert (row["source"], row["caption"], row["text"]) == (id, caption, text)
-    assert (row["image"], row["box"]) == ("VG/7.jpg", [0, 0, 300, 150])
+    assert (row["image"], row["box"]) == ("7.jpg", [0, 0, 300, 150])
     assert (row["type"], row["subtype"], row["method"]) == ("swap", subtype, method)
     assert read_about(out)["methods"] == [method]
+    assert root_of(out) == Path("VG").absolute()
 
     made = tmp_path / "benchmark.parquet"
     export = f"export {out} --as benchmark -o {made} --images {tmp_path}"

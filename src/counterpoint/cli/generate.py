@@ -105,7 +105,9 @@ RayAddress = Annotated[str, typer.Option(help="Address of Ray: local, auto or ra
 CaptionColumn = Annotated[str | None, typer.Option(help="Name of the column with the captions.")]
 ImageColumn = Annotated[str | None, typer.Option(help="Name of the column with the images.")]
 Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
-ImagePrefix = Annotated[str, typer.Option(help="Folder to put before every image path.")]
+Images = Annotated[
+    Path | None, typer.Option(help="Folder that image paths start from; default: the input's.")
+]
 Sizes = Annotated[
     Path | None, typer.Option(help="Visual Genome's image_data.json, for its scene graphs.")
 ]
@@ -134,7 +136,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         caption_column: CaptionColumn = None,
         image_column: ImageColumn = None,
         split: Split = None,
-        image_prefix: ImagePrefix = "",
+        images: Images = None,
         sizes: Sizes = None,
         data: DataFolder = None,
         as_json: AsJson = False,
@@ -163,11 +165,11 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             keep_refused,
             plausible,
         )
-        options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
+        options = CaptionOptions(caption_column, image_column, None, split)
         if names.graphs:
-            report = _of_graphs(input, settings, names.graphs, out, sizes, image_prefix)
+            report = _of_graphs(input, settings, names.graphs, out, sizes, images)
         else:
-            captions = _captions(input, data, options, limit)
+            captions = _captions(input, data, images, options, limit)
             if names.llm and dry_run:
                 _print_prompts(captions, names.llm, model, shots, dry_run)
                 return
@@ -211,7 +213,7 @@ def import_(
     caption_column: CaptionColumn = None,
     image_column: ImageColumn = None,
     split: Split = None,
-    image_prefix: ImagePrefix = "",
+    images: Images = None,
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -229,8 +231,8 @@ def import_(
     from counterpoint.generation.inputs import CaptionOptions
 
     settings = TextSettings(kind, (), checks=checks)
-    options = CaptionOptions(caption_column, image_column, None, split, image_prefix)
-    captions = _captions(input, data, options, 0)
+    options = CaptionOptions(caption_column, image_column, None, split)
+    captions = _captions(input, data, images, options, 0)
     with progress_bars() as bars:
         made = import_texts(
             captions, texts, settings, out, type=type, subtype=subtype, progress=bars
@@ -238,10 +240,12 @@ def import_(
     _show(made, out, as_json)
 
 
-def _captions(name: str, data: Path | None, options: CaptionOptions, limit: int) -> Captions:
+def _captions(
+    name: str, data: Path | None, images: Path | None, options: CaptionOptions, limit: int
+) -> Captions:
     from counterpoint.generation.inputs import first_of, open_captions
 
-    captions = open_captions(name, data, options=options)
+    captions = open_captions(name, data, images=images, options=options)
     return first_of(captions, limit) if limit else captions
 
 
@@ -312,7 +316,7 @@ def _of_graphs(
     methods: tuple[str, ...],
     out: Path,
     sizes: Path | None,
-    prefix: str,
+    images: Path | None,
 ) -> Generated:
     from dataclasses import replace
 
@@ -324,7 +328,7 @@ def _of_graphs(
             replace(settings, methods=methods),
             out,
             sizes=sizes,
-            image_prefix=prefix,
+            images=images,
             progress=bars,
         )
 

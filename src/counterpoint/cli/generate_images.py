@@ -28,9 +28,11 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="The output file (.parque
 def images(
     pairs: Annotated[Path, typer.Argument(help="A pairs file of `generate negatives`.")],
     out: Out,
-    images: Annotated[
+    drawn: Annotated[
         Path | None,
-        typer.Option(help="Folder for the images, below the folder of --out; default: OUT-images."),
+        typer.Option(
+            help="Folder for drawn images, below the folder of --out; default: OUT-images."
+        ),
     ] = None,
     model: Annotated[
         str,
@@ -43,9 +45,11 @@ def images(
             "SOURCE.png or IMAGE.png (light: drawn again), or a table: source, x, y, width, height."
         ),
     ] = None,
-    photos: Annotated[
+    images: Annotated[
         Path | None,
-        typer.Option(help="With --masks: folder of the captions' images; default: as PAIRS says."),
+        typer.Option(
+            help="With --masks: folder that image paths start from; default: as PAIRS says."
+        ),
     ] = None,
     candidates: Annotated[int, typer.Option(min=1, max=4, help="Images per text.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
@@ -109,15 +113,16 @@ def images(
     from counterpoint.scoring import Work
 
     given = {"steps": steps, "guidance": guidance, "side": side, "suffix": suffix, "saved": saved}
-    others = {"images": images, "masks": masks, "photos": photos}
+    others = {"drawn": drawn, "masks": masks, "images": images}
     _refuse(model, margin if choose is None else None, {**given, **others})
     if masks is not None and saved is not None:
         raise typer.BadParameter("has no effect with --masks", param_hint="--saved")
-    if photos is not None and masks is None:
-        raise typer.BadParameter("has no effect without --masks", param_hint="--photos")
+    if images is not None and masks is None:
+        why = "has no effect without --masks; the folder for drawn images is --drawn"
+        raise typer.BadParameter(why, param_hint="--images")
     settings = _settings(candidates, seed, given)
     check(pairs, out)
-    folder = out.parent / f"{out.stem}-images" if images is None else images
+    folder = out.parent / f"{out.stem}-images" if drawn is None else drawn
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch, bars)
         chooser = None
@@ -133,7 +138,7 @@ def images(
             device=device,
             precision=precision,
             masks=masks,
-            photos=photos or root_of(pairs),
+            photos=images or root_of(pairs),
         )
         counts = make_images(pairs, out, backend, chooser)
         about = backend.describe()
@@ -217,11 +222,11 @@ def neighbours(
     from counterpoint.scoring import Work
 
     require_parquet(out, "neighbours")
-    paths, root = images_of(captions, data)
+    paths, root = images_of(captions, data, images)
     with reserved(out), progress_bars() as bars, Store(default_store()) as store:
         encoder = need_vectors(model, load_model(model, LoadOptions(device, precision)))
         work = Work(store, batch, bars)
-        found = nearest_images(encoder, paths, images or root, work, k=k)
+        found = nearest_images(encoder, paths, root, work, k=k)
         about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
         counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
         write_neighbours(out, found.table, {**about, **counts})

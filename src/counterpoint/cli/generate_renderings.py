@@ -121,10 +121,10 @@ def renderings(
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         kept = ImageFolder(folder, out.parent)
         if neighbours is None:
-            sceneries = from_pairs([Path(captions)], out, counts.left_out)
+            sceneries = from_pairs([Path(captions)], images, out, counts.left_out)
         else:
-            opened = open_captions(captions, data)
-            sceneries = from_neighbours(opened, neighbours, images, out, counts.left_out)
+            opened = open_captions(captions, data, images=images)
+            sceneries = from_neighbours(opened, neighbours, out, counts.left_out)
         work = Work(store, batch, bars)
         how = (seed, steps, side, folder, out.parent, work, device, precision)
         made = make_renderings(

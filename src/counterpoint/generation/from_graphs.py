@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import combinations, islice
 from pathlib import Path
 from typing import Final
@@ -36,7 +35,7 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_graphs,
     read_sizes,
 )
-from counterpoint.generation.inputs.source import SourceCaption, with_prefix
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.making import CAPTIONS, MADE, DraftChecker, TextSettings
 from counterpoint.generation.names import GRAPH_METHODS
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
@@ -71,19 +70,20 @@ def generate_from_graphs(
     out: Path,
     *,
     sizes: Path | None = None,
-    image_prefix: str = "",
+    images: Path | None = None,
     progress: Progress | None = None,
 ) -> Generated:
     """Make the pairs file `out` of a scene-graph file; `sizes` is Visual Genome's image_data.json.
 
-    This is fast, because no language is parsed. So an interrupted run is not resumed.
+    `images` is the folder that image paths start from, by default that of `path`. This is fast,
+    because no language is parsed. So an interrupted run is not resumed.
     """
     require_parquet(out)
     if out.exists():
         raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.", path=out)
     about = {
         "input": str(path),
-        "root": str(path.parent.absolute()),
+        "root": str((images or path.parent).absolute()),
         "kind": settings.kind,
         "seed": settings.seed,
         "methods": list(settings.methods),
@@ -96,7 +96,7 @@ def generate_from_graphs(
         for method in settings.methods:
             version = f"{method}-{GRAPH_METHODS[method].version}"
             graphs = _advancing(read_graphs(path, known), shown.start(method, None))
-            for source, draft in _drafts(method, graphs, settings, image_prefix, counts):
+            for source, draft in _drafts(method, graphs, settings, counts):
                 counts[CAPTIONS, MADE] += 1
                 yield from DraftChecker(source, settings, counts).accepted(
                     iter((draft,)), method, version
@@ -121,23 +121,15 @@ def _drafts(
     method: str,
     graphs: Iterator[Graph],
     settings: TextSettings,
-    prefix: str,
     counts: Counter[tuple[str, str]],
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     left_out: Counter[str] = Counter()
-    image_path = partial(_image_path, prefix)
     if method == "vg-relation":
-        yield from relation_pairs(graphs, left_out, image_path=image_path)
+        yield from relation_pairs(graphs, left_out)
     else:
-        yield from attribution_pairs(
-            graphs, left_out, kind=settings.kind, image_path=image_path, limit=settings.each
-        )
+        yield from attribution_pairs(graphs, left_out, kind=settings.kind, limit=settings.each)
     for reason, number in left_out.items():
         counts[method, reason] += number
-
-
-def _image_path(prefix: str, image: str) -> str:
-    return with_prefix(f"{image}.jpg", prefix)
 
 
 def relation_pairs(

@@ -41,11 +41,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import polars as pl
-
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
-from counterpoint._util.tables import read_table
 from counterpoint._util.writing import whole_file
 from counterpoint.generation.export.groups import (
     QUIET,
@@ -54,6 +51,7 @@ from counterpoint.generation.export.groups import (
     LeftOut,
     read_groups,
 )
+from counterpoint.generation.export.neighbours import Neighbours, read_neighbours
 from counterpoint.generation.export.sampling import (
     WHOLE,
     BalancedSample,
@@ -62,9 +60,9 @@ from counterpoint.generation.export.sampling import (
     read_balance,
     read_caps,
 )
+from counterpoint.generation.pairs import read_pairs
 
 Record = dict[str, Any]
-Neighbours = dict[str, list[str]]
 Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
 VALIDATION: Final = "captions that are in the validation file"
@@ -114,7 +112,10 @@ def export_training(
             "cap and balance exclude each other; give a cap of the type instead of balance.",
             option="cap",
         )
-    near = {} if neighbours is None else _read_neighbours(neighbours)
+    near: Neighbours = {}
+    if neighbours is not None:
+        own = (image for file in pairs for frame in read_pairs(file) for image in frame["image"])
+        near = read_neighbours(neighbours, own, str(pairs[0]))
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
 
     def read(counts: LeftOut) -> Iterator[Group]:
@@ -208,12 +209,6 @@ def _without_others(
     if dropped := len(row["neighbours"]) - len(kept):
         left_out["neighbours on the other side of the split"] += dropped
     return {**row, "neighbours": kept}
-
-
-def _read_neighbours(path: Path) -> Neighbours:
-    """The nearest images of each image: the columns `image` and `neighbours`."""
-    table = read_table(path, {"image": pl.String(), "neighbours": pl.List(pl.String())})
-    return dict(zip(table["image"].to_list(), table["neighbours"].to_list(), strict=True))
 
 
 def _rows(

@@ -162,14 +162,16 @@ def nearest_images(
     )
 
 
-def images_of(name: str, data: Path | None) -> tuple[Iterator[str], Path | None]:
+def images_of(
+    name: str, data: Path | None, images: Path | None = None
+) -> tuple[Iterator[str], Path | None]:
     """The images of a pairs file or of any input of `generate`, and the folder they start from.
 
     Whole images: two crops of one image are not hard negatives of each other.
     """
     from counterpoint.generation.inputs.captions import open_captions
 
-    captions = open_captions(name, data)
+    captions = open_captions(name, data, images=images)
     return (source.image.path for source in captions if source.image), captions.root
 
 

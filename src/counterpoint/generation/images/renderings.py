@@ -17,14 +17,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import polars as pl
-
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
-from counterpoint._util.tables import parquet_columns, read_table
+from counterpoint._util.tables import parquet_columns
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import Case, Cases, ImageRef, normal, write_cases
 from counterpoint.generation.export.groups import ImagePaths, LeftOut, read_groups
+from counterpoint.generation.export.neighbours import read_neighbours
 from counterpoint.generation.images.backends import Backend, DrawnImage, Want
 from counterpoint.generation.images.photographs import PhotoChanges, Rendered
 from counterpoint.generation.inputs.captions import Captions
@@ -68,11 +67,10 @@ class RenderingCounts:
 
 
 def from_neighbours(
-    captions: Captions, neighbours: Path, images: Path | None, out: Path, left_out: LeftOut
+    captions: Captions, neighbours: Path, out: Path, left_out: LeftOut
 ) -> Iterator[Scenery]:
     """One for every image of the captions that has a neighbour with other captions."""
-    near = dict(_read_neighbours(neighbours).iter_rows())
-    moves = ImagePaths.between(images or captions.root or Path(), out.parent)
+    moves = ImagePaths.between(captions.root or Path(), out.parent)
     found: dict[str, tuple[str, ImageRef, list[str]]] = {}
     for source in captions:
         if source.image is None or not source.caption:
@@ -80,6 +78,8 @@ def from_neighbours(
             continue
         texts = found.setdefault(source.image.path, (source.id, source.image, []))[2]
         texts += [t for t in (source.caption, *source.others) if t not in texts]
+
+    near = read_neighbours(neighbours, found, captions.name)
 
     def moved(image: ImageRef) -> ImageRef:
         return image._replace(path=moves.image(image.path))
@@ -94,15 +94,11 @@ def from_neighbours(
         yield Scenery(id, moved(image), tuple(texts[:2]), moved(other[1]), other[2][0])
 
 
-def _read_neighbours(path: Path) -> pl.DataFrame:
-    return read_table(path, {"image": pl.String(), "neighbours": pl.List(pl.String())}).select(
-        "image", "neighbours"
-    )
-
-
-def from_pairs(pairs: Sequence[Path], out: Path, left_out: LeftOut) -> Iterator[Scenery]:
+def from_pairs(
+    pairs: Sequence[Path], images: Path | None, out: Path, left_out: LeftOut
+) -> Iterator[Scenery]:
     """One for every negative that has an image of its own."""
-    moves = [ImagePaths.of(file, out.parent) for file in pairs]
+    moves = [ImagePaths.of(file, out.parent, images=images) for file in pairs]
     for group in read_groups(pairs, left_out, moves):
         drawn = [text for text in group.negatives if text.image is not None]
         if group.image is None or not drawn:

@@ -28,6 +28,7 @@ from counterpoint.generation.inputs.source import (
     UniqueIds,
     sources_of,
 )
+from counterpoint.generation.pairs import is_pairs_file, root_of
 
 __all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_captions"]
 
@@ -59,19 +60,28 @@ class Captions:
 
 
 def open_captions(
-    name: str, data: Path | None = None, *, options: CaptionOptions | None = None
+    name: str,
+    data: Path | None = None,
+    *,
+    images: Path | None = None,
+    options: CaptionOptions | None = None,
 ) -> Captions:
     """Captions by the path of a file, by a benchmark's id, or `world`.
 
-    `data` is the folder of the benchmarks' data sets. A file's images are found relative to its
-    folder. Errors at the start of the file are raised here, others while it is read.
+    `data` is the folder of the benchmarks' data sets. `images` is the folder that image paths start
+    from; by default that of the file, or the one that a pairs file names. Errors at the start of
+    the file are raised here, others while it is read.
     """
-    chosen = options or CaptionOptions()
+    found = _open(name, data, options or CaptionOptions())
+    return found if images is None else replace(found, root=images)
+
+
+def _open(name: str, data: Path | None, options: CaptionOptions) -> Captions:
     if name.partition(":")[0] == WORLD:
         return _of_world(name)
     path = Path(name)
     if path.is_file() and path.suffix in READERS and not _is_case_file(path):
-        return _of_file(path, chosen)
+        return _of_file(path, options)
     if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     if path.is_file() and path.suffix not in READERS:
@@ -80,7 +90,7 @@ def open_captions(
             f"{path}: the name of a caption file ends in {', '.join(READERS)}.",
             path=path,
         )
-    return _of_benchmark(name, data, chosen)
+    return _of_benchmark(name, data, options)
 
 
 def first_of(captions: Captions, count: int) -> Captions:
@@ -112,7 +122,8 @@ def _of_file(path: Path, options: CaptionOptions) -> Captions:
             "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
         ) from None
     total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
-    return Captions(str(path), path.parent, total, _digest(content, asdict(options)), stream)
+    root = root_of(path) if is_pairs_file(path) else path.parent
+    return Captions(str(path), root, total, _digest(content, asdict(options)), stream)
 
 
 def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
@@ -148,7 +159,7 @@ def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Capt
     if options != CaptionOptions():
         raise DataError(
             "E-OPTION-INVALID",
-            f"{name}: columns, splits and image prefixes are for files, not cases.",
+            f"{name}: columns and splits are for files, not cases.",
             input=name,
         )
     _, cases = load_benchmark(name, data)

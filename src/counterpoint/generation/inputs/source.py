@@ -6,13 +6,11 @@ import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import ImageRef
-from counterpoint.images import PLAIN, scheme_of
 
 CAPTION_NAMES: Final = ("caption", "captions", "text", "title", "sentence", "raw")
 IMAGE_NAMES: Final = ("image", "filepath", "filename", "image_path", "file_name")
@@ -37,15 +35,13 @@ class SourceCaption(NamedTuple):
 class CaptionOptions:
     """How to read a file: the names of columns that are not found by themselves, and what to read.
 
-    `split` is one name, or several with commas between. `image_prefix` is a folder that is put
-    before every image path.
+    `split` is one name, or several with commas between.
     """
 
     caption: str | None = None
     image: str | None = None
     id: str | None = None
     split: str | None = None
-    image_prefix: str = ""
 
 
 class CaptionRow(NamedTuple):
@@ -145,7 +141,7 @@ def _image(row: CaptionRow, options: CaptionOptions) -> ImageRef | None:
             where=row.where,
             field="image",
         )
-    return ImageRef(with_prefix(encodable(value), options.image_prefix), _box(box, row.where))
+    return ImageRef(encodable(value), _box(box, row.where))
 
 
 def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
@@ -160,13 +156,6 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
         where=where,
         field=BOX,
     )
-
-
-def with_prefix(path: str, prefix: str) -> str:
-    """The path below the folder; what is no path (`world:...`) stays as it is."""
-    if not prefix or scheme_of(path) is not PLAIN:
-        return path
-    return str(PurePosixPath(prefix) / path)
 
 
 class UniqueIds:
