@@ -176,6 +176,7 @@ def capture(run: TrainingRun, step: int) -> Checkpoint:
         "steps": run.steps,
         "batches": step * run.recipe.accumulate,  # where the data goes on: all the sampler's state
         "start": run.fingerprint,
+        "data": run.data.contents,
         "scaler": None if scaler is None else scaler.state_dict(),
         "random": _of_all_ranks(random_states()),
         "problems": problems_of(run).as_json(),
@@ -202,6 +203,8 @@ def restore(run: TrainingRun, saved: Checkpoint) -> None:
 @torch.no_grad()
 def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     _refuse_other_start(run, saved)
+    refuse_other_data(run.recipe, saved.state.get("data"), run.data.contents, "data")
+    _refuse_other_size(run, saved)
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
     for name, buffer in run.model.buffers().items():
@@ -279,6 +282,27 @@ def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
             path=run.recipe.folder,
             key="model",
         )
+
+
+def refuse_other_data(recipe: Recipe, before: object, now: Mapping[str, str], section: str) -> None:
+    """Raise if the data of a section of the recipe is not what it was; older runs do not say."""
+    if not isinstance(before, dict):
+        return
+    changed = [part for part in sorted({*before, *now}) if before.get(part) != now.get(part)]
+    if changed:
+        key = f"{section}.vectors" if changed == ["vectors"] else f"{section}.path"
+        raise RunError(
+            "E-OUTPUT-EXISTS",
+            f"{recipe.folder} was begun with other data: what {key} holds has changed since "
+            f"({', '.join(map(shortened, changed))}); put the file back as it was, or name another "
+            "folder: out=FOLDER.",
+            path=recipe.folder,
+            key=key,
+            parts=changed,
+        )
+
+
+def _refuse_other_size(run: TrainingRun, saved: Checkpoint) -> None:
     if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
         raise RunError(
             "E-OUTPUT-EXISTS",

@@ -74,8 +74,13 @@ class LockedImages:
     """The trunk's outputs, one row per image that differs from all others."""
 
     def __init__(
-        self, values: Tensor, rows: Mapping[Picture, int], failures: Mapping[Picture, str]
+        self,
+        values: Tensor,
+        rows: Mapping[Picture, int],
+        failures: Mapping[Picture, str],
+        vectors: str = "",
     ) -> None:
+        self.vectors = vectors
         self.values, self._rows, self._failures = values, rows, failures
 
     def __len__(self) -> int:
@@ -121,7 +126,8 @@ def _seen(
             for picture, row in zip(pictures, rows, strict=True)
             if row >= 0
         }
-    return LockedImages(torch.from_numpy(values), numbers, failures)
+    stored = "" if given is None else given.digest.hex()
+    return LockedImages(torch.from_numpy(values), numbers, failures, stored)
 
 
 def _fitting(vectors: NamedVectors, trunk: ImageTrunk) -> NamedVectors:

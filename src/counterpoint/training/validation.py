@@ -25,6 +25,7 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_file, whole_folder
 from counterpoint.training.batches import Batch, Features
+from counterpoint.training.checkpoints import refuse_other_data
 from counterpoint.training.data.base import DataConfig
 from counterpoint.training.data.opening import open_data
 from counterpoint.training.locking import looking, recipe_start
@@ -135,6 +136,9 @@ class Validator:
             see=None if trunk is None else looking(trunk, recipe.data.vectors, device, progress),
         )
         self._found = read_record(self.folder)
+        if self._found:
+            said: Any = parse_json((self.folder / RECORD).read_bytes(), RECORD, RunError)
+            refuse_other_data(recipe, said.get("data"), self.data.contents, "validation")
 
     @property
     def best(self) -> Validated | None:
@@ -156,6 +160,7 @@ class Validator:
             "metric": self.metric,
             "values": [{"step": v.step, "value": _plain(v.value)} for v in self._found],
             "best": None if best is None else {"step": best.step, "value": best.value},
+            "data": self.data.contents,
         }
         with whole_file(self.folder / RECORD, RunError) as draft:
             draft.write_text(json.dumps(said, indent=1, allow_nan=False) + "\n", encoding="utf-8")

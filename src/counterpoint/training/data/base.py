@@ -202,10 +202,12 @@ class DataConfig(BaseModel):
 
 
 class TrainingData(Protocol):
-    """Batches by number. `problems` says what was left out or replaced, and how often."""
+    """Batches by number. `problems` says what was left out or replaced, and how often; `contents`
+    has a digest of each part of the data that is read (images are not)."""
 
     steps_per_epoch: int
     problems: Problems
+    contents: dict[str, str]
 
     def batch(self, epoch: int, step: int) -> Batch:
         """This rank's part of a step's batch, made here and now. `step` counts from 0."""

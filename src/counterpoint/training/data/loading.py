@@ -33,6 +33,8 @@ _AHEAD: Final = 2  # batches that each worker may have ready
 class SeenImages(Protocol):
     """What a locked trunk makes of images. `row` gives an image's number, or raises ImageError."""
 
+    vectors: str  # digest of the stored ones; empty if there are none
+
     def row(self, picture: Picture) -> torch.Tensor: ...
 
     def take(self, rows: torch.Tensor) -> torch.Tensor:
@@ -94,6 +96,7 @@ class Stepwise(ABC):
         self.setting = setting
         self.steps_per_epoch = (size + setting.whole * (setting.batch - 1)) // setting.batch
         self.problems = Problems()
+        self.contents: dict[str, str] = {}
         if not self.steps_per_epoch:
             raise DataError(
                 "E-SAMPLES-FEW",

@@ -28,6 +28,7 @@ from counterpoint.generation import phrases_of
 from counterpoint.generation.export import ImagePaths, read_groups
 from counterpoint.images import Picture
 from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.contents import column_digest
 from counterpoint.training.data.images import open_picture
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.samples import Record, Samples, SampleSource
@@ -256,6 +257,11 @@ class _Table(SampleSource):
         if config.hard_images:
             for number, image in enumerate(table["image"].to_pylist()):
                 self.rows.setdefault(image, []).append(number)
+
+    def contents(self) -> dict[str, str]:
+        near = ["neighbours"] if self.config.hard_images else []
+        read = ("image", "box", "caption", *self.asked, *near)
+        return {name: column_digest(self.columns[name]) for name in read}
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         return order(seed, epoch, self.size)

@@ -58,6 +58,10 @@ class SampleSource(ABC):
     name: str
 
     @abstractmethod
+    def contents(self) -> dict[str, str]:
+        """A digest of each part that samples are made of; images are not looked at."""
+
+    @abstractmethod
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """All samples of an epoch, shuffled."""
 
@@ -139,7 +143,10 @@ class Samples(Stepwise):
             probe = setting.preprocess(Image.new("RGB", (64, 64)))
         self.side = max(probe.shape[-2:])
         self.pixels = Pixels(setting.preprocess)
+        self.contents = source.contents()
         self.seen = None if setting.see is None else setting.see(source.pictures())
+        if self.seen is not None and self.seen.vectors:
+            self.contents["vectors"] = self.seen.vectors
         # a CPU would only do it later
         self.pixels.splits &= setting.on_gpu() and self.seen is None
         self.tokenize = _quick(setting.tokenize)

@@ -3,10 +3,10 @@
 The JSON object holds `caption`, and may hold `positives`, `negatives`, `dense`, `dense_negatives`,
 `positive_types` and `negative_types` as a training file does. The caption may be in `KEY.txt`.
 
-Shards are indexed when they are opened: the position of each member, kept in the cache. So any
-sample can be read at once, and a run continues at any step without reading what came before. To
-read mostly in sequence, an epoch visits the shards in random order, and shuffles the samples of
-sixteen shards at a time.
+Shards are indexed when they are opened: the position of each member and a digest of each sample's
+texts, kept in the cache. So any sample can be read at once, and a run continues at any step without
+reading what came before. To read mostly in sequence, an epoch visits the shards in random order,
+and shuffles the samples of sixteen shards at a time.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import offsets
 from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data.contents import array_digest
 from counterpoint.training.data.images import decode
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.samples import Record, Samples, SampleSource
@@ -41,10 +42,11 @@ except ImportError:
 
 _PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
 _WINDOW: Final = 16  # shards whose samples are shuffled together
-_VERSION: Final = 1  # of the index
+_VERSION: Final = 2  # of the index
 _PROBES: Final = 256
 _LISTS: Final = ("positives", "negatives", "dense", "dense_negatives")
 _PARTS: Final = 3  # image, json, txt: each as where it starts and how long it is
+_COLUMNS: Final = 2 * _PARTS + 1
 
 
 def open_shards(setting: Setting) -> Samples:
@@ -78,7 +80,8 @@ def _expand(path: Path) -> list[Path]:
 
 
 def _index_all(shards: list[Path], progress: Progress) -> np.ndarray:
-    """Rows of (shard, where each part starts and how long it is), in the order of the files."""
+    """Rows of (shard, where each part starts and how long it is, digest of the texts), in the order
+    of the files."""
     advance = progress.start("shards", len(shards))
     parts = []
     for number, shard in enumerate(shards):
@@ -105,7 +108,7 @@ def _index(shard: Path) -> np.ndarray:
 
 
 def _scan(shard: Path, size: int) -> np.ndarray:
-    """Read the headers of a tar file. Members of one sample follow each other."""
+    """Read the headers of a tar file, and the texts. Members of one sample follow each other."""
     rows: list[list[int]] = []
     last = None
     try:
@@ -115,13 +118,15 @@ def _scan(shard: Path, size: int) -> np.ndarray:
                 if sample is None or not member.isfile():
                     continue
                 if sample != last:
-                    rows.append([0] * 2 * _PARTS)
+                    rows.append([0] * _COLUMNS)
                     last = sample
                 part = _part(ending.lower())
                 if part is not None:
                     if not 0 <= member.size <= size - member.offset_data:
                         raise tarfile.ReadError("a member is longer than the file")
                     rows[-1][2 * part : 2 * part + 2] = member.offset_data, member.size
+                    if part:
+                        rows[-1][-1] = _text_digest(tar, member, rows[-1][-1])
                 tar.members = []  # type: ignore[attr-defined]  # or it remembers every header
     except Exception as error:  # of damaged headers the library raises anything
         why = reason(error) if isinstance(error, OSError) else shortened(error)
@@ -130,7 +135,16 @@ def _scan(shard: Path, size: int) -> np.ndarray:
             f"{shard}: not a readable, uncompressed tar file: {why}.",
             path=shard,
         ) from None
-    return np.array(rows, dtype=np.int64).reshape(-1, 2 * _PARTS)
+    return np.array(rows, dtype=np.int64).reshape(-1, _COLUMNS)
+
+
+def _text_digest(tar: tarfile.TarFile, member: tarfile.TarInfo, before: int) -> int:
+    """A whole number of 63 bits, of a text and what stood before it."""
+    state = hashlib.blake2b(before.to_bytes(8), digest_size=8)
+    if (file := tar.extractfile(member)) is not None:
+        while piece := file.read(2**20):
+            state.update(piece)
+    return int.from_bytes(state.digest()) >> 1
 
 
 def _part(ending: str) -> int | None:
@@ -158,6 +172,9 @@ class _Shards(SampleSource):
         self.index = index[whole]
         self.size = len(self.index)
         self._refuse_empty(config)
+
+    def contents(self) -> dict[str, str]:
+        return {"samples": array_digest(self.index)}
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         return _order(seed, epoch, tuple(np.bincount(self.index[:, 0]).tolist()))
