@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from counterpoint.generation.images.backends import DrawSettings
 from counterpoint.generation.images.diffusion import Diffusion
 
 SIDE = 16  # pixels of what they draw
+NAMES = ("inpaint", "sd", "prude", "xl", "dpo")
 SETTINGS = DrawSettings(candidates=2, steps=2, side=SIDE)
 
 
@@ -93,26 +94,30 @@ def prude() -> dict[str, Any]:
     return {"safety_checker": checker, "feature_extractor": tf.CLIPImageProcessor(**size)}
 
 
-def save_models(folder: Path) -> dict[str, Path]:
+def save_models(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Path]:
     """Stable Diffusion, with a safety checker, for inpainting, SDXL, and another UNet for it."""
+    tf.logging.disable_progress_bar()
+    for name in names:
+        if name == "dpo":
+            xl_unet(seed=9).save_pretrained(folder / name / "unet")
+        else:
+            _pipeline(name).save_pretrained(folder / name)
+    return {name: folder / name for name in names}
+
+
+def _pipeline(name: str) -> Any:
     import diffusers
 
-    tf.logging.disable_progress_bar()
-    sd = {**shared_parts(), "unet": unet(cross_attention_dim=16)}
     none = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
-    xl = {
-        "text_encoder_2": text_encoder("CLIPTextModelWithProjection"),
-        "tokenizer_2": clip_tokenizer(),
-        "unet": xl_unet(),
-    }
-    filling = {**shared_parts(), "unet": unet(cross_attention_dim=16, in_channels=9)}
-    made = {
-        "inpaint": diffusers.StableDiffusionInpaintPipeline(**filling, **none),
-        "sd": diffusers.StableDiffusionPipeline(**sd, **none),
-        "prude": diffusers.StableDiffusionPipeline(**sd, **prude()),
-        "xl": diffusers.StableDiffusionXLPipeline(**shared_parts(), **xl, add_watermarker=False),
-    }
-    for name, pipeline in made.items():
-        pipeline.save_pretrained(folder / name)
-    xl_unet(seed=9).save_pretrained(folder / "dpo" / "unet")
-    return {name: folder / name for name in (*made, "dpo")}
+    if name == "xl":
+        xl = {
+            "text_encoder_2": text_encoder("CLIPTextModelWithProjection"),
+            "tokenizer_2": clip_tokenizer(),
+            "unet": xl_unet(),
+        }
+        return diffusers.StableDiffusionXLPipeline(**shared_parts(), **xl, add_watermarker=False)
+    if name == "inpaint":
+        filling = {**shared_parts(), "unet": unet(cross_attention_dim=16, in_channels=9)}
+        return diffusers.StableDiffusionInpaintPipeline(**filling, **none)
+    sd = {**shared_parts(), "unet": unet(cross_attention_dim=16)}
+    return diffusers.StableDiffusionPipeline(**sd, **(prude() if name == "prude" else none))

@@ -100,8 +100,8 @@ def load(folder: Path, device: str = "cpu") -> OpenClip:
     return model
 
 
-def tokenizer_of(folder: Path) -> open_clip.SimpleTokenizer:
-    return open_clip.SimpleTokenizer(bpe_path=str(folder / MERGES), context_length=CONTEXT)
+def tokenizer_of(folder: Path, length: int = CONTEXT) -> open_clip.SimpleTokenizer:
+    return open_clip.SimpleTokenizer(bpe_path=str(folder / MERGES), context_length=length)
 
 
 @torch.inference_mode()

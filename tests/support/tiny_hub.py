@@ -1,0 +1,92 @@
+"""A cache of the hub in which the papers' models are tiny, so that their ids load as they stand.
+
+Their classes are the real ones, their weights random.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import diffusion_models
+import hf_models
+import open_clip
+import pytest
+import text_models
+import torch
+from huggingface_hub import constants
+from open_clip_models import BASE, CLIP, TEXT, WEIGHTS, save_model, tokenizer_of
+
+LONG = {**CLIP, "text_cfg": {**TEXT, "context_length": 77}}  # prompts of VTAB
+VIT, RESNET = "ViT-B-32-quickgelu", "RN50"
+TINY = {
+    VIT: {**LONG, "quick_gelu": True},
+    RESNET: {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8},
+        "text_cfg": LONG["text_cfg"],
+    },
+}
+_REPOSITORY, _COMMIT = "models--{}", "0" * 40
+
+
+def install(patch: pytest.MonkeyPatch, cache: Path) -> None:
+    """From here on the hub is this cache, and open_clip's architectures are tiny."""
+    patch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    patch.setattr(constants, "HF_HUB_OFFLINE", True)
+    for name, config in TINY.items():
+        patch.setitem(open_clip.factory._MODEL_CONFIGS, name, config)
+    own, whole = tokenizer_of(BASE, 77), open_clip.get_tokenizer
+
+    def get_tokenizer(name: str, **settings: Any) -> Any:
+        return own if name in TINY else whole(name, **settings)
+
+    patch.setattr(open_clip, "get_tokenizer", get_tokenizer)
+
+
+def fill(cache: Path, words: list[str]) -> Path:
+    """The cache; `words` are those that the text models know."""
+    for repository, save in _models(words).items():
+        folder = cache / _REPOSITORY.format(repository.replace("/", "--"))
+        snapshot = folder / "snapshots" / _COMMIT
+        snapshot.mkdir(parents=True)
+        save(snapshot)
+        (folder / "refs").mkdir()
+        (folder / "refs/main").write_text(_COMMIT)
+    return cache
+
+
+def _models(words: list[str]) -> dict[str, Callable[[Path], object]]:
+    drawn = diffusion_models.save_models
+    return {
+        "timm/vit_base_patch32_clip_224.openai": lambda at: save_model(at, TINY[VIT]),
+        "Salesforce/blip-itm-base-coco": lambda at: hf_models.save(
+            at, lambda: hf_models.blip(room=2)
+        ),
+        "textattack/distilbert-base-uncased-CoLA": lambda at: text_models.save_grammar(
+            at, words=words
+        ),
+        "textattack/roberta-base-CoLA": lambda at: text_models.save_roberta(at, words=words),
+        "liujch1998/vera": lambda at: text_models.save_vera(at, words=words),
+        "stabilityai/stable-diffusion-xl-base-1.0": lambda at: _moved(drawn, at, "xl"),
+        "mhdang/dpo-sdxl-text2image-v1": lambda at: _moved(drawn, at, "dpo"),
+        "stabilityai/stable-diffusion-2-inpainting": lambda at: _moved(drawn, at, "inpaint"),
+    }
+
+
+def _moved(save: Callable[..., dict[str, Path]], folder: Path, name: str) -> None:
+    made = save(folder / "made", (name,))
+    shutil.copytree(made[name], folder, dirs_exist_ok=True)
+    shutil.rmtree(folder / "made")
+
+
+def save_checkpoint(path: Path) -> Path:
+    """Finetuned weights as open_clip's training saves them."""
+    from safetensors.torch import load_file
+
+    state = load_file(save_model(path.parent / f"{path.name}-folder", TINY[VIT]) / WEIGHTS)
+    state = {name: value + 0.01 * torch.ones_like(value) for name, value in state.items()}
+    torch.save({"epoch": 5, "name": "hp-hn", "state_dict": state}, path)
+    return path
