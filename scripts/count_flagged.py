@@ -27,6 +27,7 @@ from typing import Final, get_args
 
 import numpy as np
 
+from counterpoint._util.articles import article
 from counterpoint.generation.checks.checking import (
     CHECKS,
     Claim,
@@ -213,7 +214,7 @@ class Said:
 def _article(phrase: tuple[str, ...], joint: str) -> str:
     if joint == "and":
         return "the"
-    return "an" if phrase[0][0] in "aeiou" else "a"
+    return article(phrase[0])
 
 
 def _said(caption: str) -> Said:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
+from counterpoint._util.articles import article as indefinite
 from counterpoint._util.random_numbers import uniforms
 from counterpoint.world.grammar import DETAIL, LEFT_FIRST
 from counterpoint.world.scenes import (
@@ -205,7 +206,7 @@ _THE, _A, _AN, _AND = range(len(_JOINTS))
 # Where the words of each feature start, in the order of a statement's nine places.
 _STARTS: Final = np.array([_NUMBER[words[0]] for words in (*FEATURES, *FEATURES, RELATIONS)])
 _OTHER: Final = np.array([_NUMBER[SYNONYMS.get(word, word)] for word in WORDS])
-_VOWEL: Final = np.array([word[0] in "aeiou" for word in WORDS])
+_WANTS_AN: Final = np.array([indefinite(word) == "an" for word in WORDS])
 _ENGLISH: Final = (1, 2, 3, SHAPE)  # size, colour, texture, shape
 
 # Places of two texts whose words are of one kind: attributes and shapes of either phrase, joints.
@@ -227,7 +228,7 @@ def statement_words(said: np.ndarray, rare: np.ndarray) -> np.ndarray:
 def _noun_phrases(words: np.ndarray, definite: np.ndarray) -> np.ndarray:
     ordered = words[:, _ENGLISH]
     first = ordered[np.arange(len(ordered)), (ordered >= 0).argmax(axis=1)]
-    article = np.where(definite, _THE, np.where(_VOWEL[first], _AN, _A))
+    article = np.where(definite, _THE, np.where(_WANTS_AN[first], _AN, _A))
     return np.concatenate([article[:, None], ordered], axis=1)
 
 
@@ -265,7 +266,7 @@ def _with_articles(words: np.ndarray) -> np.ndarray:
     for place in (0, 6):
         following = words[:, place + 1 : place + 5]
         next_one = following[np.arange(len(words)), (following >= 0).argmax(axis=1)]
-        fitting = np.where(_VOWEL[next_one], _AN, _A)
+        fitting = np.where(_WANTS_AN[next_one], _AN, _A)
         words[:, place] = np.where(words[:, place] == _THE, _THE, fitting)
     return words
 

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from counterpoint._util.articles import article as indefinite
 from counterpoint._util.errors import CounterpointError
 from counterpoint.world.scenes import (
     ATTRIBUTES,
@@ -38,7 +39,6 @@ from counterpoint.world.scenes import (
 
 LEFT_FIRST: Final = 0.9  # how often the object further left is named first, if the order is free
 DETAIL: Final = {"and": 0.5, "related": 0.2}  # the probability that a sentence has an attribute
-_VOWELS: Final = ("a", "e", "i", "o", "u")
 # The longest first, so that "to the left of" is not read as "left of" after "to the".
 _JOINTS: Final = sorted((*RELATIONS, *(SYNONYMS[r] for r in RELATIONS), "and"), key=len)[::-1]
 _SENTENCE: Final = re.compile(rf"(?P<first>.+?) (?P<joint>{'|'.join(_JOINTS)}) (?P<second>.+)")
@@ -108,8 +108,7 @@ def write(statement: Statement, synonyms: Mapping[str, str] | None = None) -> st
 def _noun_phrase(phrase: Phrase, article: str, say: Mapping[str, str]) -> str:
     values = [v for a in KINDS if (v := phrase.value(a)) is not None]
     words = [say.get(word, word) for word in (*values, phrase.shape)]
-    if article == "a" and words[0].startswith(_VOWELS):
-        article = "an"
+    article = indefinite(words[0]) if article == "a" else article
     return " ".join((article, *words))
 
 
@@ -138,8 +137,7 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
             caption=caption,
             phrase=text,
         )
-    if article == "a" and words[0].startswith(_VOWELS):
-        article = "an"
+    article = indefinite(words[0]) if article == "a" else article
     if found_article != article:
         raise GrammarError(
             "E-CAPTION-NOT-WORLD",

@@ -13,18 +13,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from counterpoint._util.articles import fits
 from counterpoint.cases import read_words
 from counterpoint.generation.checks.change import TextChange, shared_ends
 from counterpoint.generation.checks.words import is_known
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.pairs import Type
 
-# Words that do not start with the sound of their first letter. Numbers are read aloud.
-_SILENT: Final = re.compile(r"(hour|honest|hono[u]?r|heir|herb)|8|11(?!\d)|18(?!\d)")
-_LIKE_YOU: Final = re.compile(
-    r"(uni(?!n|m[pa])|us[eau]|util|uten|ukulele|ufo|urin|u-|eu|ewe|one(?:$|s$|-|'s)|once|ouija)"
-)
-_SPELT: Final = frozenset("aefhilmnorsx8")  # letters whose names start with a vowel
 _LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")
 _SHARED: Final = 3  # letters that a broken word shares with the original
 _BLANKS: Final = re.compile(r"\s+")
@@ -208,26 +203,6 @@ _SLIPS: Final[tuple[tuple[str, Callable[[str], tuple[str, ...]]], ...]] = (
     ("doubled word", _doubled),
     ("lost blank", _lost_blanks),
 )
-
-
-@lru_cache(maxsize=1 << 14)
-def fits(article: str, word: str) -> bool:
-    """Whether an article fits the first sound of the next word; true in doubt."""
-    lower = word.lower()
-    if lower == "a":  # a letter, or a slip of another kind
-        return True
-    if word.isupper() and len(word) <= 5:
-        # Spelt out or read as a word ("an MRI", "a NATO"): either may be right.
-        spelt = "an" if lower[0] in _SPELT else "a"
-        return article.lower() in (spelt, _article(lower))
-    return article.lower() == _article(lower)
-
-
-@lru_cache(maxsize=1 << 14)
-def _article(word: str) -> str:
-    if _LIKE_YOU.match(word):
-        return "a"
-    return "an" if word[0] in "aeiou" or _SILENT.match(word) else "a"
 
 
 def whole_words(change: TextChange) -> str:

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from counterpoint._util.articles import article
 from counterpoint._util.english import english_tagger, english_versions
 from counterpoint.generation.language import lexicon
 
@@ -31,10 +32,6 @@ _SHARE: Final = 0.6  # minimum share of English words: captions have names and t
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
-_VOWEL: Final = re.compile(r"[aeiou]|8|11(?!\d)|18(?!\d)|hour|honest|honou?r|heir", re.IGNORECASE)
-_CONSONANT: Final = re.compile(
-    r"(uni(?!n|m[pa])|us[eua]|util|ute|uk|eu|ew|one(?!i)|once|ouija)", re.IGNORECASE
-)
 _SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "UFO"})
 
 
@@ -332,13 +329,6 @@ def _set_articles(pieces: list[Piece]) -> None:
             fitting = fitting.upper() if word.isupper() and len(word) > 1 else fitting
             fitting = fitting.capitalize() if word[0].isupper() else fitting
             pieces[i] = (f"{before} {fitting}".strip(), blank, new)
-
-
-def article(following: str) -> str:
-    """`a` or `an`, by the sound that the next word is likely to start with."""
-    if _CONSONANT.match(following):
-        return "a"
-    return "an" if _VOWEL.match(following) else "a"
 
 
 def in_form_of(token: Token, words: str, tag: str | None = None) -> str:

@@ -7,13 +7,13 @@ from functools import cache
 from random import Random
 from typing import Final
 
+from counterpoint._util.articles import article
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
     Put,
     Sentence,
-    article,
     in_form_of,
     is_plural,
     word_set,
