@@ -14,7 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, Final
 from huggingface_hub import constants
 
 from counterpoint._util.errors import ModelError, reason
+from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.registry import LoadOptions
 
@@ -197,9 +198,10 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
     every file of it, and wait up to a minute each time.
     """
     library: Any = constants
-    before = library.HF_HUB_OFFLINE
+    switch: AbstractContextManager[None] = nullcontext()
     local = source is None or Path(source).exists()
-    if not before and not local and (why := _silence(library.ENDPOINT)):
+    chosen = local or _offline.outside(lambda: library.HF_HUB_OFFLINE)
+    if not chosen and (why := _silence(library.ENDPOINT)):
         if not (Path(library.HF_HUB_CACHE) / _folder(str(source))).is_dir():
             raise ModelError(
                 "E-HUB-UNREACHABLE",
@@ -209,7 +211,16 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
                 model=id,
                 source=str(source),
             )
-        library.HF_HUB_OFFLINE = True
+        switch = _offline()
+    with switch:
+        yield
+
+
+@Switch
+@contextmanager
+def _offline() -> Iterator[None]:
+    library: Any = constants
+    before, library.HF_HUB_OFFLINE = library.HF_HUB_OFFLINE, True
     try:
         yield
     finally:

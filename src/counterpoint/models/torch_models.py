@@ -16,6 +16,7 @@ import torch
 
 from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
+from counterpoint._util.switches import Switch, without_warnings
 from counterpoint.models.registry import PRECISIONS, LoadOptions
 
 P = ParamSpec("P")
@@ -198,14 +199,14 @@ def plain(thing: object) -> list[tuple[str, Any]]:
     )
 
 
+@Switch
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep a library's log lines and warnings away: what matters is an error here."""
     level = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with without_warnings():
             yield
     finally:
         logging.disable(level)

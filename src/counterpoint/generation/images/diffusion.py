@@ -25,6 +25,7 @@ from counterpoint._util.errors import (
 from counterpoint._util.progress import Advance
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import digest
+from counterpoint._util.switches import Switch
 from counterpoint.generation.images.backends import (
     DEFAULT,
     Drawn,
@@ -245,15 +246,19 @@ def _settings(part: Any) -> str:
     return as_text(kept)
 
 
-@contextlib.contextmanager
-def bars(*, shown: bool) -> Iterator[None]:
+def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:
     """Progress bars of the libraries; shown only while something may be downloaded."""
+    return contextlib.nullcontext() if shown else _no_bars()
+
+
+@Switch
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
     told: Any = diffusers.utils.logging
     before = told.is_progress_bar_enabled()
-    if not shown:
-        told.disable_progress_bar()
+    told.disable_progress_bar()
     try:
-        with transformers_bars(shown=shown):
+        with transformers_bars(shown=False):
             yield
     finally:
         if before:

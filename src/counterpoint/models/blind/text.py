@@ -21,6 +21,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.switches import Switch
 from counterpoint.models.hf.loading import explained
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
@@ -221,6 +222,9 @@ _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
 }
 
 
+_no_stderr: Final = Switch(lambda: contextlib.redirect_stderr(io.StringIO()))
+
+
 def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     """`grammar`, `plausible` or `lm`, each with a folder or ORG/REPO; lm also with a GGUF file."""
     kind, class_name, default = _KINDS[name]
@@ -230,9 +234,9 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
     # The library's progress bars are worth their lines only while something is downloaded.
     local = Path(where).is_dir()
-    no_bars = contextlib.redirect_stderr(io.StringIO()) if local else contextlib.nullcontext()
+    no_bars = _no_stderr if local else contextlib.nullcontext
     hub = hub_or_cache(id, where)
-    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars:
+    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars():
         model, report = getattr(transformers, class_name).from_pretrained(
             where, output_loading_info=True, dtype=torch.float32, weights_only=True, **safe
         )
@@ -247,7 +251,7 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
         )
     unread = "has no tokenizer that can be loaded"
     hub = hub_or_cache(id, where)
-    with hub, guarded(id, None, options), explained(id, unread), no_bars:
+    with hub, guarded(id, None, options), explained(id, unread), no_bars():
         tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is

@@ -26,6 +26,7 @@ from counterpoint._util.errors import (
     NotFoundError,
 )
 from counterpoint._util.registry import did_you_mean
+from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
@@ -371,13 +372,17 @@ def explained(id: str, what: str) -> Iterator[None]:
         ) from None
 
 
-@contextlib.contextmanager
-def bars(*, shown: bool) -> Iterator[None]:
+def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:
     """Progress bars of transformers, which are worth their lines while something is downloaded."""
+    return contextlib.nullcontext() if shown else _no_bars()
+
+
+@Switch
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
     bars: Any = transformers.logging
     before = bars.is_progress_bar_enabled()
-    if not shown:
-        bars.disable_progress_bar()
+    bars.disable_progress_bar()
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from counterpoint._util.errors import (
 )
 from counterpoint._util.untrusted import shortened
 from counterpoint.models import torch_models
+from counterpoint.models.hf import bars
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, plain
@@ -200,11 +201,5 @@ def versions() -> dict[str, str]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep transformers' log lines, warnings and bars away: what matters is an error here."""
-    bars = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        with torch_models.quiet():
-            yield
-    finally:
-        if bars:
-            transformers.utils.logging.enable_progress_bar()
+    with bars(shown=False), torch_models.quiet():
+        yield

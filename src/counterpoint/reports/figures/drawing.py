@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from counterpoint._util.switches import without_warnings
 from counterpoint.metrics import TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.formats import csv_text
 from counterpoint.reports.gathering import ReportData
@@ -127,10 +127,8 @@ def svg_of(figure: Canvas, says: str, titles: Mapping[str, str] | None = None) -
     from html import escape
 
     text = io.StringIO()
-    with warnings.catch_warnings():
-        # The browser has fonts for what matplotlib's own lacks; a row of labels may be tight.
-        warnings.filterwarnings("ignore", message=".*Glyph.*", category=UserWarning)
-        warnings.filterwarnings("ignore", message="constrained_layout", category=UserWarning)
+    # The browser has fonts for what matplotlib's own lacks; a row of labels may be tight.
+    with without_warnings():
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     body = text.getvalue()
     body = body[body.index("<svg") :]
