@@ -9,6 +9,7 @@ import pytest
 from counterpoint.benchmarks.hard_positives import SYNONYMS
 from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, check
 from counterpoint.generation.language.lexicon import fields
+from counterpoint.generation.language.sentences import inflected
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.edits import replacements, swaps
 
@@ -387,12 +388,27 @@ def test_replaced_words_of_a_positive(caption: str, text: str, reason: str) -> N
         ("a gray cat", "a grey cat", ""),
         ("a policeman on a bike", "a police officer on a bike", ""),
         ("a dog and a cat", "a cat and a dog", ""),
+        ("a man is fixing a bike", "a man repairs a bike", "narrower"),
     ],
 )
 def test_a_positive_that_passes_may_be_doubtful(caption: str, text: str, doubt: str) -> None:
     verdict = check(caption, text, "positive", "paraphrase")
     assert (verdict.rejected, verdict.doubt) == ("", doubt)
     assert check(caption, text, "negative", "paraphrase").doubt == ""
+
+
+def test_another_form_of_a_verb_is_not_doubtful() -> None:
+    """ "is repairing" and "repairs" say the same, however narrow the verb."""
+    meanings = (meaning for field in fields().values() for meaning in field)
+    verbs = {word for meaning in meanings if meaning.pos == "VERB" for word in meaning.offered()}
+    for verb in sorted(verbs):
+        head, blank, rest = verb.partition(" ")
+        doing, does = (inflected(head, tag) + blank + rest for tag in ("VBG", "VBZ"))
+        texts = f"a man is {doing} it", f"a man {does} it"
+        if inflected(head, "VBG") and inflected(head, "VBZ"):
+            for caption, text in (texts, texts[::-1]):
+                verdict = check(caption, text, "positive", "paraphrase")
+                assert (verdict.rejected, verdict.doubt) == ("", ""), (caption, text)
 
 
 class Thesaurus:

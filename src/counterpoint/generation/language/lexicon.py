@@ -243,8 +243,11 @@ def _is_sure(meaning: Meaning, doubtful: str, noun: str) -> bool:
 def doubt(word: str, other: str) -> str | None:
     """Why `other` may be false where `word` is true; empty if it is not, None if unknown.
 
-    It is unknown if no meaning has both.
+    It is unknown if no meaning has both. A word leaves no doubt about itself: "is repairing" and
+    "repairs" say the same, although to repair is narrower than to fix.
     """
+    if word == other:
+        return ""
     shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
     found = [_doubt(meaning, word, other) for meaning in shared]
     return "" if "" in found else next(iter(found), None)
