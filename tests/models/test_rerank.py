@@ -24,7 +24,7 @@ from support import gallery, owned, part, run_of
 from counterpoint.cases.table import Cases
 from counterpoint.models.ensemble import Member
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.models.rerank import SIDES, Reranker
+from counterpoint.models.rerank import SIDES, Reranker, _put_below
 from counterpoint.runs.results import rows
 
 
@@ -63,8 +63,13 @@ def check(found: np.ndarray, dual: np.ndarray, pair: np.ndarray, again: set) -> 
     assert [found[cell] for cell in rest] == sorted(found[cell] for cell in rest)
     if rest:
         assert max(found[cell] for cell in rest) < min(found[cell] for cell in again)
-        gaps = np.diff([dual[cell] for cell in rest])
-        np.testing.assert_allclose(np.diff([found[cell] for cell in rest]), gaps, atol=1e-6)
+        same = [scores[cell] for scores in (dual, found) for cell in rest]
+        assert ranks(same[: len(rest)]) == ranks(same[len(rest) :])
+
+
+def ranks(values: list[float]) -> list[int]:
+    order = sorted(set(values))
+    return [order.index(value) for value in values]
 
 
 def retrieval(folder: Path, images: int = 7, distractors: int = 3) -> Cases:
@@ -86,6 +91,45 @@ def test_scores_are_those_of_plain_loops(k: int, side: str, tmp_path: Path) -> N
         three = (blocks(cases, scored[name].scores) for scored in (found, dual, pair))
         for mine, first, second in zip(*three, strict=True):
             check(mine, first, second, listed(first, k, side))
+
+
+class Far(Judge):
+    """Its scores lie near a number, as logits do."""
+
+    def __init__(self, near: float) -> None:
+        super().__init__()
+        self.near, self.fingerprint = near, f"far {near}"
+
+    def score_pairs(self, pictures, captions) -> np.ndarray:
+        return np.float32(self.near) + super().score_pairs(pictures, captions)
+
+
+# At -20 a float32 is 2e-6 from the next one, and cosines differ by as little as 1e-8.
+@pytest.mark.parametrize("low", [-20, -3e5, 0.25, 0.0, -0.0, 1e-44])
+def test_scores_below_the_lists_make_no_ties(low: float) -> None:
+    rng = np.random.default_rng(0)
+    before = (rng.normal(0.2, 0.05, 4000)).astype(np.float32)
+    before[:20] = before[20:40]
+    scores, rest = before.copy(), rng.random(4000) < 0.995
+    _put_below(scores, rest, np.float32(low))
+    assert len(set(scores[rest].tolist())) == len(set(before[rest].tolist())) > 3900
+    assert np.isfinite(scores).all() and scores[rest].max() < np.float32(low)
+    np.testing.assert_array_equal(
+        np.argsort(scores[rest], kind="stable"), np.argsort(before[rest], kind="stable")
+    )
+    np.testing.assert_array_equal(scores[~rest], before[~rest])
+
+
+def test_pair_scores_near_minus_20_leave_the_rest_apart(tmp_path: Path) -> None:
+    cases, k = retrieval(tmp_path, 9, 6), 1
+    dual, pair = (
+        run_engine(m, {"r": cases}, tmp_path / "alone")["r"].scores for m in (Towers(), Far(-20))
+    )
+    found = run_engine(reranker(k, "images", Far(-20)), {"r": cases}, tmp_path / "store")[
+        "r"
+    ].scores
+    [mine], [first], [second] = (blocks(cases, scores) for scores in (found, dual, pair))
+    check(mine, first, second, listed(first, k, "images"))
 
 
 def test_only_the_lists_are_scored_by_the_pair_scorer(tmp_path: Path) -> None:

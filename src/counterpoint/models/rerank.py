@@ -3,7 +3,8 @@
 A model that looks at image and caption together is too slow for the 125 million pairs of COCO
 retrieval. So the dual encoder ranks all of them, and the pair scorer scores what stands among the k
 best captions of an image or the k best images of a caption. These pairs have the pair scorer's
-score; all others keep their order by the dual encoder and stand below them.
+score; all others keep their order and their ties by the dual encoder and stand below them: of their
+scores only the order means anything.
 
 The authors of BLIP rank each direction by its own lists: an image's k best captions only, and a
 caption's k best images only. One score per pair cannot be both, and with `side=both` (the default)
@@ -34,6 +35,7 @@ K: Final = 128
 SIDES: Final = ("both", "images", "captions")
 _OPTIONS: Final = re.compile(r"\?((?:k|side)=[^?&]*(?:&(?:k|side)=[^?&]*)*)$")
 _CELLS: Final = 8_000_000  # scores sorted at a time
+_SIGN, _MAGNITUDE = 1 << 31, (1 << 31) - 1  # bits of a float32
 
 
 class Reranker:
@@ -57,7 +59,7 @@ class Reranker:
             )
         self.dual, self.pair, self.k, self.side = dual, pair, k, side
         parts = (dual.model.fingerprint, pair.model.fingerprint, str(k), side)
-        self.fingerprint = digest("rerank 1", *parts).hex()
+        self.fingerprint = digest("rerank 2", *parts).hex()
 
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
@@ -174,7 +176,7 @@ def _reranked(
         mine, marks = scores[block], chosen[block]
         best, rest = mine[marks & np.isfinite(mine)], ~marks & np.isfinite(mine)
         if len(best) and rest.any():
-            mine[rest] += best.min() - mine[rest].max() - 1
+            _put_below(mine, rest, best.min())
     lost = _lost(cases, lines, second)
     left_out, left_out_images = left_out_by_any([first, lost], cases.image_counts)
     for row in left_out:
@@ -186,6 +188,21 @@ def _reranked(
             scores[begin : begin + width] = np.nan
     cut = first.cut_captions + second.cut_captions
     return Scored(scores, left_out, left_out_images, cut)
+
+
+def _put_below(scores: np.ndarray, rest: np.ndarray, low: np.float32) -> None:
+    """The marked scores in place by their ranks: the highest becomes the number next below `low`,
+    and so on. A shift would make ties: float32 is coarser at -20 than at 0.2."""
+    places = np.flatnonzero(rest)
+    values = np.unique(scores[places])
+    bits = int(low.view(np.int32))
+    # Numbers in order of size: bits of negative ones fall with their size.
+    start = bits if bits >= 0 else -(bits & _MAGNITUDE)
+    numbers = np.arange(start - len(values), start, dtype=np.int64)
+    levels = np.where(numbers < 0, -numbers | _SIGN, numbers).astype(np.uint32).view(np.float32)
+    for first in range(0, len(places), _CELLS):
+        some = places[first : first + _CELLS]
+        scores[some] = levels[np.searchsorted(values, scores[some])]
 
 
 def _lost(cases: Cases, lines: list[tuple[int, int]], second: Scored) -> Scored:
