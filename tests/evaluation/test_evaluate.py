@@ -13,12 +13,14 @@ import polars as pl
 import pytest
 from errors import raises
 from PIL import Image
+from typer.testing import CliRunner
 
 import counterpoint
 from counterpoint._util.errors import CounterpointError
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.captions import aro
 from counterpoint.cases.files import read_cases
+from counterpoint.cli.app import app
 from counterpoint.evaluation.evaluating import evaluate, slug
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs.folders import Run, load_run
@@ -363,13 +365,24 @@ def test_what_is_left_out_changes_no_other_number(good, bad, tmp_path):
     assert values_of(without) == values_of(with_bad)
 
 
-def test_a_benchmark_of_which_nothing_can_be_scored_is_still_a_run(tmp_path):
+def test_a_run_of_which_nothing_can_be_scored_is_an_error(bad, tmp_path):
     file = case_file(tmp_path, "none.jsonl", BAD_LINES)
-    [run] = evaluate([("mine", Colours())], file, out=tmp_path / "run")
-    assert rows(run, resamples=FEW) == []
+    evaluate([("mine", Colours())], bad, out=tmp_path / "run")
+    before = (tmp_path / "run" / "run.json").read_bytes()
+    with raises("E-RUN-EMPTY", model="mine", left_out=2) as error:
+        evaluate([("mine", Colours())], file, out=tmp_path / "run", overwrite=True)
+    assert "no such file" in str(error.value) and "image missing: 1" in str(error.value)
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
+
+
+def test_one_benchmark_of_which_nothing_can_be_scored_costs_no_other(bad, tmp_path):
+    file = case_file(tmp_path, "none.jsonl", BAD_LINES)
+    [run] = evaluate([("mine", Colours())], [file, bad], out=tmp_path / "run")
     again = load_run(tmp_path / "run")
-    assert again.left_out == 2
-    assert rows(again, resamples=FEW) == []
+    assert {row.benchmark for row in rows(again, resamples=FEW)} == {bad}
+    assert again.left_out == run.left_out == 4
+    done = CliRunner().invoke(app, ["rescore", str(tmp_path / "run")])
+    assert done.exit_code == 0 and "0 of 2 cases scored" in done.stderr
 
 
 def test_blind_models_need_no_image(bad, tmp_path):

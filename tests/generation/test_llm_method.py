@@ -18,10 +18,12 @@ import pytest
 from api_server import KEY, Endpoint, Server, serve
 from errors import raises
 from llm_server import MARK, Asked
+from typer.testing import CliRunner
 
 import counterpoint.generation.llm as package
 from counterpoint._util.errors import ModelError
 from counterpoint._util.progress import Quiet
+from counterpoint.cli.app import app
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.method import ChatMethod
 from counterpoint.generation.llm.model import ChatModel, messages
@@ -249,6 +251,22 @@ def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, rea
     endpoint.says = says
     assert why(make("llm/swap-obj")) == {reason: 12}
     assert why(make("llm/swap-obj")) == {reason: 12} and len(endpoint.asked) == 12
+
+
+def test_a_model_that_does_not_keep_the_form_is_an_error(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    out = tmp_path / "pairs.parquet"
+    command = ["generate", "negatives", "world:size=20", "-M", "llm/swap-obj", "--model", "m"]
+    endpoint.says = "Sure, I can!"
+    for _ in range(2):
+        done = CliRunner().invoke(app, [*command, "-o", str(out)])
+        assert done.exit_code == 1 and out.is_file() and len(endpoint.asked) <= 20
+        said = " ".join(done.stderr.split())
+        assert "answers cannot be read, more than 10 %" in said and str(out) in said
+    endpoint.says = "Possible: No"  # an answer
+    done = CliRunner().invoke(app, [*command[:-1], "n", "-o", str(tmp_path / "o.parquet")])
+    assert done.exit_code == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from api_server import KEY, Endpoint
 from api_support import endpoint, load, pair, picture, refusal, score, server, two
-from engine_support import naive, shares
-from models_for_tests import is_sentence, noise, pixels, ragged, write_images
+from engine_support import build, naive, shares
+from errors import raises
+from models_for_tests import choice, is_sentence, noise, pixels, ragged, write_images
 
 from counterpoint import evaluate
+from counterpoint.cases.table import Cases
 from counterpoint.images.pictures import Picture
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
 from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
@@ -179,16 +181,76 @@ def test_refusals_are_midpoints_and_counted(endpoint: Endpoint, tmp_path: Path, 
     assert "0.5" in info["notes"][-1] and is_sentence(info["notes"][-1])
 
 
+def many(tmp_path: Path, unread: int, count: int = 20) -> Cases:
+    """Two captions for each of `count` images; `unread` of them have a first one with "odd"."""
+    names = [f"{n}.png" for n in range(count)]
+    write_images(tmp_path, *names)
+    cases = (
+        choice(name, name, f"{'odd' if n < unread else 'yes'} {n}", f"no {n}")
+        for n, name in enumerate(names)
+    )
+    return build(*cases, root=tmp_path)
+
+
 @pytest.mark.parametrize("mode", ["logprobs", "choice"])
-def test_answers_that_say_nothing_are_midpoints_and_counted(
+def test_answers_that_say_nothing_are_midpoints_and_asked_for_again(
     endpoint: Endpoint, tmp_path: Path, mode: str
 ) -> None:
-    model = load(f"m?mode={mode}")
+    model, each = load(f"m?image=png&mode={mode}"), 2 if mode == "choice" else 1
     assert not any("could not be read" in note for note in model.describe()["notes"])
+    cases = many(tmp_path, 2)  # a tenth of the choices, a twentieth of the pairs
+    expected = np.array(naive(cases, pair) if mode == "logprobs" else shares(cases))
+    endpoint.mumbles = "odd"
+    found = score(model, cases, tmp_path)
+    odd = [0, 2] if mode == "logprobs" else [0, 1, 2, 3]
+    np.testing.assert_allclose(np.delete(found, odd), np.delete(expected, odd), atol=COIN)
+    np.testing.assert_allclose(found[odd], 0.5, atol=COIN)
+    assert model.describe()["usage"]["unread"] == 2 * each
+    assert f"0 were refusals and {2 * each} could not be read" in model.describe()["notes"][-1]
+    for mumbles in ("odd", None):
+        asked, endpoint.mumbles = len(endpoint.asked), mumbles
+        again = score(model, cases, tmp_path)
+        assert len(endpoint.asked) - asked == 2 * each
+        np.testing.assert_allclose(again, found if mumbles else expected, atol=COIN)
+    asked = len(endpoint.asked)
+    score(model, cases, tmp_path)
+    assert len(endpoint.asked) == asked
+
+
+@pytest.mark.parametrize("mode", ["logprobs", "choice"])
+def test_many_answers_that_say_nothing_are_an_error(
+    endpoint: Endpoint, tmp_path: Path, mode: str
+) -> None:
+    """Also of a run that goes on: answers of an earlier run that could not be read count."""
+    endpoint.mumbles = "odd"
+    for _ in range(3):
+        model = load(f"m?image=png&mode={mode}")
+        with raises("E-ANSWERS-UNREAD") as error:
+            score(model, many(tmp_path, 5), tmp_path)
+        assert is_sentence(str(error.value)) and "'Neither of them'" in str(error.value)
+    endpoint.mumbles = None
+    score(load(f"m?image=png&mode={mode}"), many(tmp_path, 5), tmp_path)
+
+
+def test_an_endpoint_that_says_nothing_is_not_asked_for_long(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    model = load("m?mode=choice")
+    asked, endpoint.says = len(endpoint.asked), "Neither of them"
+    with raises("E-ANSWERS-UNREAD"):
+        score(model, many(tmp_path, 0, 1000), tmp_path)
+    assert len(endpoint.asked) - asked < 200
+
+
+def test_an_answer_that_says_nothing_is_an_error_in_the_playground(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    write_images(tmp_path, "a.png")
+    model = load("m?mode=logprobs")
     endpoint.says = "Neither of them"
-    np.testing.assert_allclose(score(model, two(tmp_path), tmp_path), 0.5, atol=COIN)
-    assert model.describe()["usage"]["unread"] == 4
-    assert "0 were refusals and 4 could not be read" in model.describe()["notes"][-1]
+    with raises("E-INPUTS-REFUSED") as error:
+        model.score_pairs([picture(tmp_path, "a.png")], ["a dog"])
+    assert str(error.value) == "an answer cannot be read: 'Neither of them'."
 
 
 def test_a_filter_is_a_refusal(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -239,12 +239,12 @@ def test_a_run_names_what_was_left_out_and_keeps_the_rest(tmp_path: Path) -> Non
     assert described["left_out"] == [{"case_id": "1", "reason": why}]
 
 
-def test_a_run_may_have_nothing_left(tmp_path: Path) -> None:
+def test_a_run_of_which_nothing_is_left_is_an_error(tmp_path: Path) -> None:
     bad = write_benchmark(tmp_path / "bad", "gone.png", "gone too.png")
     model = Towers()
-    evaluate([("towers", model)], bad, store=tmp_path / "store", out=tmp_path / "run")
-    part = load_run(tmp_path / "run").parts[bad]
-    assert len(part.left_out) == 2 and len(part.cases) == len(part.scores) == 0
+    with raises("E-RUN-EMPTY", left_out=2):
+        evaluate([("towers", model)], bad, store=tmp_path / "store", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
     assert model.images == model.captions == []
 
 

@@ -58,6 +58,7 @@ class Endpoint:
     most_logprobs: int = 20
     thinks: bool = False  # takes neither max_tokens nor a temperature
     says: str | None = None  # instead of an answer
+    mumbles: str | None = None  # of captions with this word: answers that cannot be read
     refuses: str | None = None  # captions with this word
     rejects: str | None = None  # questions with this word: HTTP 400
     counts_tokens: bool = True
@@ -102,25 +103,28 @@ def answer(endpoint: Endpoint, asked: Asked) -> dict[str, Any]:
     else:
         first, second = (naive_pair(asked.shown, caption) for caption in asked.captions)
         message["content"] = "A" if first > second else "B"
-    if endpoint.says is not None:
-        message["content"] = endpoint.says
+    says = endpoint.says
+    if endpoint.mumbles and any(endpoint.mumbles in caption for caption in asked.captions):
+        says = "Neither of them"
+    if says is not None:
+        message["content"] = says
     if endpoint.refuses and any(endpoint.refuses in caption for caption in asked.captions):
         message |= {"content": None, "refusal": "I cannot help with that."}
     if asked.body.get("logprobs") and endpoint.gives_logprobs:
-        choice["logprobs"] = {"content": listed(endpoint, yes if yes_no else 0.5)}
+        choice["logprobs"] = {"content": listed(says, yes if yes_no else 0.5)}
     usage = {"prompt_tokens": 100 + len(asked.text), "completion_tokens": 3}
     found = {"id": "1", "object": "chat.completion", "created": 1, "model": endpoint.model}
     found["choices"] = [choice | {"message": message}]
     return found | ({"usage": usage} if endpoint.counts_tokens else {})
 
 
-def listed(endpoint: Endpoint, yes: float) -> list[dict[str, Any]]:
+def listed(says: str | None, yes: float) -> list[dict[str, Any]]:
     """A blank token, and the first that is none: yes and no in several spellings."""
     share = 1 - ELSE
     values = {"Yes": 0.7 * share * yes, " yes": 0.3 * share * yes, "The": ELSE}
     values |= {"No": 0.6 * share * (1 - yes), "NO": 0.4 * share * (1 - yes)}
-    if endpoint.says is not None:
-        values = {endpoint.says.split()[0]: 0.999, "No": 0.0005, "Yes": 0.0005}
+    if says is not None:
+        values = {says.split()[0]: 0.999, "No": 0.0005, "Yes": 0.0005}
     tops = [{"token": token, "logprob": math.log(p)} for token, p in values.items() if p]
     tops.sort(key=lambda top: -top["logprob"])
     blank = {"token": "\n", "logprob": -0.1, "top_logprobs": [{"token": "Yes", "logprob": -3.0}]}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from counterpoint._util.errors import RunError
 from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
@@ -230,6 +231,12 @@ def rescore(
             for run in loaded
             for row in result_rows(run, chosen, groups=wanted, main=not as_json)
         ]
+    if not rows:
+        raise RunError(
+            "E-RUN-EMPTY",
+            f"{', '.join(str(run.folder) for run in loaded)}: no case was scored, so there is no "
+            "number; run.json says why.",
+        )
     if as_json:
         print_json(rows_as_json(rows))
         return

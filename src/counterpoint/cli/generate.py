@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 from rich.table import Table
 
+from counterpoint._util.errors import ModelError
 from counterpoint.cli import generate_images, generate_renderings
 from counterpoint.cli.console import (
     AsJson,
@@ -178,6 +179,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             )
             report = _of_captions(captions, settings, names.llm, model, shots, out, make)
         _show(report, out, as_json)
+        _refuse_unread(report, out)
 
     command.__doc__ = f"""Make hard {kind}s from captions: a Parquet file of pairs.
 
@@ -365,6 +367,28 @@ def _show(report: Generated, out: Path, as_json: bool) -> None:
     )
     for reason, number in unread.items():
         errors.print(f"note: {counted(number, 'caption')} rejected: {reason}", style="yellow")
+
+
+_UNREAD: Final = 0.1  # of the answers of a language model: more are an error
+
+
+def _refuse_unread(report: Generated, out: Path) -> None:
+    """Raise if a language model does not answer in the form that it is asked for."""
+    from counterpoint.generation.llm import unread
+
+    for method in sorted({what for what, _ in report.counts}):
+        reasons = {why: n for (what, why), n in report.counts.items() if what == method}
+        lost, answers = unread(reasons)
+        if lost > _UNREAD * answers:
+            raise ModelError(
+                "E-ANSWERS-UNREAD",
+                f"{method}: {lost:,} of {answers:,} answers cannot be read, more than "
+                f"{100 * _UNREAD:.0f} %; the pairs of the others are in {out}, and all answers are "
+                "kept; ask another model, or with a template whose form it keeps.",
+                method=method,
+                unread=lost,
+                answers=answers,
+            )
 
 
 app.command("negatives")(

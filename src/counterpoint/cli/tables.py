@@ -191,6 +191,16 @@ def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
     """Print what was left out; unless that is allowed, exit with a status of its own."""
     for line in left_out_lines(runs):
         errors.print(line, style="yellow", soft_wrap=True)
+    empty = [(run, part) for run in runs for part in run.parts.values() if not len(part.cases)]
+    for run, part in empty:
+        errors.print(
+            f"{run.model} on {part.benchmark}: no case was scored, so there is no number; the "
+            f"other benchmarks are kept in {run.folder}.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if empty:
+        raise typer.Exit(LEFT_OUT)
     if any(run.left_out or run.surplus for run in runs) and not allow_missing:
         errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
         raise typer.Exit(LEFT_OUT)

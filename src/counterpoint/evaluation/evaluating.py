@@ -194,6 +194,7 @@ def evaluate(
                     scored, probes = tables.score(model, piece, overlong, work)
                     writer.add(*tables.parts(piece, scored, probes))
                     notes += [probe.describe(on) for on, probe in probes.items()]
+                writer.refuse_empty()
                 manifest = _manifest(model, options, [*opened.notes(), *notes])
                 runs.append(writer.finish(manifest))
     return runs[0] if one else runs

@@ -34,7 +34,7 @@ from counterpoint.cases import (
     SpillingTable,
     columns_in,
 )
-from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
+from counterpoint.metrics import RESAMPLES, Protocol, count_reasons, get_protocol
 from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
@@ -236,6 +236,21 @@ class RunWriter:
         columns = {name: pl.lit(None, kind) for name, kind in self._schema.items()}
         columns |= {"benchmark": pl.lit(benchmark)} | {name: pl.col(name) for name in cases.columns}
         return cases.frame.select(column.alias(name) for name, column in columns.items())
+
+    def refuse_empty(self) -> None:
+        """Raise if not one case was scored: there is no number to show."""
+        parts = [part for known in self._parts.values() for part in known.parts]
+        lost = [one for part in parts for one in (*part.left_out, *part.left_out_images)]
+        if lost and not any(len(part.scores) for part in parts):
+            case, why = lost[0]
+            raise RunError(
+                "E-RUN-EMPTY",
+                f"{shortened(self._asked.model)}: no case could be scored ({count_reasons(lost)}), "
+                "so no run is written, and what the model has computed is kept for the next one; "
+                f"the first case is {case!r}: {why}",
+                model=self._asked.model,
+                left_out=len(lost),
+            )
 
     def finish(self, manifest: Mapping[str, Any]) -> Run:
         """The run; its folder takes its place at the end of the `with` statement."""

@@ -174,7 +174,11 @@ class _Filler:
         if outcome.refused and self.taken is None:
             raise RefusedInputsError(outcome.values, outcome.refused)
         gone = outcome.refused.keys() | outcome.broken.keys()
-        keys = [key for n, key in enumerate(batch.keys) if n not in gone]
+        keys = [
+            unread_key(key) if n in outcome.unread else key
+            for n, key in enumerate(batch.keys)
+            if n not in gone
+        ]
         values = _checked(outcome.values, len(keys), self.dimensions, self.kind)
         self._ready |= {key: value.tobytes() for key, value in zip(keys, values, strict=True)}
         self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
@@ -226,6 +230,11 @@ def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.n
 def _broken_key(key: bytes) -> bytes:
     """Marks what could not be opened: it would change the batches of a run that goes on."""
     return digest("broken", key)
+
+
+def unread_key(key: bytes) -> bytes:
+    """Of a value whose answer cannot be read: the next run asks again."""
+    return digest("unread", key)
 
 
 def _size(model: Any, what: str, work: Work, tune: Callable[[], int | None]) -> BatchSize:

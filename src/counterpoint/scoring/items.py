@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import digest
 from counterpoint.images import Photographs
-from counterpoint.scoring.encode import ItemBatch, failure_of, fill, in_pieces
+from counterpoint.scoring.encode import ItemBatch, failure_of, fill, in_pieces, unread_key
 from counterpoint.scoring.kinds import Announcing
 from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOPELESS: Final = 32  # refused questions after which the model is given up
 _IMAGES: Final = 4  # if they are of this many images: a single image may be refused with every text
+_UNREAD: Final = 0.1  # of the answers: with more that cannot be read there are no scores
 
 Item = tuple[int, ...]  # numbers into a plan: an image, and the texts that are seen with it
 
@@ -50,7 +51,8 @@ def fill_items(
         fingerprint = model.fingerprint
         return [digest(fingerprint, what, *parts) for parts in zip(images, *texts, strict=True)]
 
-    items, label, losses = wanted(), f"{what}s", _Losses()
+    items, label = wanted(), f"{what}s"
+    losses = _Losses(len(items) * getattr(model, "requests_each", 1))
     photographs = Photographs()
     if isinstance(model, Announcing):
         pieces = in_pieces(items)
@@ -69,7 +71,11 @@ def fill_items(
     fill(model, task, asked(), len(items), work, f"{what}s", label=label, taken=losses)
     if losses.refused or losses.broken:
         _leave_out(losses, items, keys_of, plan, scored)
-    return keys_of
+    if not losses.unread:
+        return keys_of
+    return lambda items: [
+        unread_key(key) if key in losses.unread else key for key in keys_of(items)
+    ]
 
 
 def unique_rows(parts: Iterable[np.ndarray], width: int) -> np.ndarray:
@@ -105,19 +111,23 @@ def _leave_out(
 
 
 class _Losses:
-    """Collects what is not computed, by key."""
+    """Collects what is not computed, by key. `answers` are those that all items take."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: int) -> None:
         self.refused: dict[bytes, str] = {}
         self.broken: dict[bytes, str] = {}
-        self.images: set[Picture] = set()  # of refused items
-        self.answered = False
+        self.unread: dict[bytes, Sequence[str]] = {}
+        self.images: set[Picture] = set()  # of refused and unread items
+        self.answers, self.answered = answers, False
 
     def __call__(self, batch: ItemBatch, outcome: Computed) -> None:
-        self.answered |= len(outcome.values) > 0
+        self.answered |= len(outcome.values) > len(outcome.unread)
         self.broken |= {batch.keys[n]: why for n, why in outcome.broken.items()}
         self.refused |= {batch.keys[n]: why for n, why in outcome.refused.items()}
-        self.images |= {batch.columns[0][n] for n in outcome.refused}
+        self.unread |= {batch.keys[n]: said for n, said in outcome.unread.items()}
+        self.images |= {batch.columns[0][n] for n in (*outcome.refused, *outcome.unread)}
+        if outcome.unread:
+            self._refuse_unread()
         if outcome.refused and self._hopeless():
             raise ModelError(
                 "E-MODEL-REFUSES",
@@ -128,8 +138,22 @@ class _Losses:
 
     def _hopeless(self) -> bool:
         """Many refusals and no answer: the model is the reason, not the items."""
-        many = len(self.refused) >= _HOPELESS and len(self.images) >= _IMAGES
+        many = len(self.refused) + len(self.unread) >= _HOPELESS and len(self.images) >= _IMAGES
         return many and not self.answered
+
+    def _refuse_unread(self) -> None:
+        unread = sum(map(len, self.unread.values()))
+        if unread > _UNREAD * self.answers or self._hopeless():
+            first = next(iter(self.unread.values()))[0]
+            raise ModelError(
+                "E-ANSWERS-UNREAD",
+                f"{unread:,} of the model's answers to {self.answers:,} requests cannot be read "
+                f"(the first: {first!r:.80}), more than {100 * _UNREAD:.0f} % make no score: no "
+                "more are asked for, and no run is written; answers that could be read are kept, "
+                "so that the next run asks for the others alone.",
+                unread=unread,
+                answers=self.answers,
+            )
 
 
 def _picture_keys(plan: Plan, scored: dict[str, Scored], work: Work) -> dict[int, bytes]:

@@ -45,15 +45,22 @@ class DualEncoder(Protocol):
 
 
 class RefusedInputsError(ModelError):
-    """The model refused some inputs; the others were scored.
+    """The model refused some inputs, or its answers to them cannot be read; the others were scored.
 
     `reasons` has a sentence for the index of each refused input, `values` the results of all others
-    in order. The cases of refused inputs are left out.
+    in order. The cases of refused inputs are left out. `unread` has the answers that cannot be
+    read, by the index of their input: its value is used and not kept, so the next run asks again.
     """
 
-    def __init__(self, values: np.ndarray, reasons: Mapping[int, str]) -> None:
-        super().__init__("E-INPUTS-REFUSED", next(iter(reasons.values())))
-        self.values, self.reasons = values, reasons
+    def __init__(
+        self,
+        values: np.ndarray,
+        reasons: Mapping[int, str],
+        unread: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        self.values, self.reasons, self.unread = values, reasons, unread or {}
+        answers = (f"an answer cannot be read: {said[0]!r:.80}." for said in self.unread.values())
+        super().__init__("E-INPUTS-REFUSED", next(iter((*reasons.values(), *answers))))
 
 
 @runtime_checkable

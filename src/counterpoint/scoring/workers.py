@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
@@ -43,12 +43,14 @@ _CORES: Final = 4  # of a machine on which that pays
 class Computed(NamedTuple):
     """The results of the inputs that were computed, in order, and why others were not.
 
-    Numbers of inputs: `refused` by the model, `broken` if their image cannot be opened.
+    Numbers of inputs: `refused` by the model, `broken` if their image cannot be opened, `unread`
+    if they have a value although the model's answers to them cannot be read.
     """
 
     values: np.ndarray
     refused: dict[int, str]
     broken: dict[int, str]
+    unread: Mapping[int, Sequence[str]] = {}
 
 
 class Job(Protocol):
@@ -217,7 +219,7 @@ def compute(model: Any, task: str, columns: Sequence[Sequence[Any]]) -> Computed
     try:
         return Computed(np.asarray(getattr(model, task)(*columns)), {}, {})
     except RefusedInputsError as error:
-        return Computed(np.asarray(error.values), dict(error.reasons), {})
+        return Computed(np.asarray(error.values), dict(error.reasons), {}, error.unread)
     except ImageError:
         broken = _broken(columns[0])
         if not broken:
@@ -230,6 +232,7 @@ def compute(model: Any, task: str, columns: Sequence[Sequence[Any]]) -> Computed
         rest.values,
         {kept[n]: why for n, why in rest.refused.items()},
         broken | {kept[n]: why for n, why in rest.broken.items()},
+        {kept[n]: said for n, said in rest.unread.items()},
     )
 
 

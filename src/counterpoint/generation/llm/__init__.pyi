@@ -1,2 +1,3 @@
+from .answers import unread as unread
 from .method import ChatMethod as ChatMethod
 from .model import ChatModel as ChatModel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Final
 
@@ -51,12 +51,23 @@ OLD_LOST: Final = "what should be added to is not in the new sentence"
 CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
 
 
+_NO_LINE: Final = 'the answer has no line "'
+
+
 def no_line(label: str) -> str:
-    return f'the answer has no line "{label}: ..."'
+    return f'{_NO_LINE}{label}: ..."'
 
 
 def needs(word: str) -> str:
     return f'the caption has no word "{word}"'
+
+
+def unread(counts: Mapping[str, int]) -> tuple[int, int]:
+    """How many answers cannot be read, and how many there are, of how often each reason occurs."""
+    answers = {reason: n for reason, n in counts.items() if not reason.startswith("the caption ")}
+    forms = (EMPTY, CUT_OFF, EXTRA_LINES)
+    of_no_form = (n for why, n in answers.items() if why in forms or why.startswith(_NO_LINE))
+    return sum(of_no_form), sum(answers.values())
 
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

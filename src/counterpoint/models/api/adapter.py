@@ -7,8 +7,9 @@ captions of an image, in both orders, and a caption's score is its mean share (`
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
 without loss, `?parallel=N` runs N requests at a time instead of as many as the endpoint takes. An
-answer that is a refusal or cannot be read counts as 0.5, and is counted. The cases of a request
-that the endpoint rejects (HTTP 400 and its like) are left out.
+answer that is a refusal or cannot be read counts as 0.5, and is counted; those that cannot be read
+are asked for again by the next run, and more than a tenth of them are an error. The cases of a
+request that the endpoint rejects (HTTP 400 and its like) are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import base64
 import io
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
@@ -154,7 +155,7 @@ class _Api:
 
     def _counted(
         self, answer: ChatAnswer | RejectedRequestError, read: Callable[[ChatAnswer], float | None]
-    ) -> float | RejectedRequestError:
+    ) -> float | _Unread | RejectedRequestError:
         with self._counting:  # several batches are counted at a time
             if isinstance(answer, RejectedRequestError):
                 self.rejected += 1
@@ -164,7 +165,13 @@ class _Api:
                 return value
             self.refused += answer.refused
             self.unread += not answer.refused
-            return _MIDPOINT
+            return _MIDPOINT if answer.refused else _Unread(answer.text)
+
+
+class _Unread(NamedTuple):
+    """An answer that cannot be read."""
+
+    text: str
 
 
 class _InFlight:
@@ -198,14 +205,25 @@ class _InFlight:
         self.client.stop()
 
 
-def _scores(found: Sequence[float | RejectedRequestError]) -> np.ndarray:
-    reasons = {
-        n: str(each) for n, each in enumerate(found) if isinstance(each, RejectedRequestError)
-    }
-    values = np.array([each for each in found if not isinstance(each, RejectedRequestError)])
-    if reasons:
-        raise RefusedInputsError(values, reasons)
-    return values
+def _scores(
+    found: Iterable[Sequence[float | _Unread | RejectedRequestError]],
+    score: Callable[..., float],
+) -> np.ndarray:
+    """What `score` makes of the answers to each input."""
+    values: list[float] = []
+    reasons: dict[int, str] = {}
+    unread: dict[int, list[str]] = {}
+    for number, answers in enumerate(found):
+        rejected = [str(each) for each in answers if isinstance(each, RejectedRequestError)]
+        if rejected:
+            reasons[number] = rejected[0]
+            continue
+        if said := [each.text for each in answers if isinstance(each, _Unread)]:
+            unread[number] = said
+        values.append(score(*(_MIDPOINT if isinstance(a, _Unread) else a for a in answers)))
+    if reasons or unread:
+        raise RefusedInputsError(np.array(values), reasons, unread)
+    return np.array(values)
 
 
 class ApiYes(_Api):
@@ -214,7 +232,7 @@ class ApiYes(_Api):
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
         pairs = zip(pictures, captions, strict=True)
         answers = self._ask([ChatQuestion(picture, ask_yes(caption)) for picture, caption in pairs])
-        return _scores([self._counted(answer, yes_share) for answer in answers])
+        return _scores(([self._counted(answer, yes_share)] for answer in answers), float)
 
 
 class ApiChoice(_Api):
@@ -232,22 +250,15 @@ class ApiChoice(_Api):
             self._counted(answer, partial(first_wins, first=a, second=b))
             for answer, (_, a, b) in zip(answers, orders, strict=True)
         ]
-        return _scores([_share(*two) for two in zip(wins[0::2], wins[1::2], strict=True)])
+        # The share of the caption that stands first in the first order and second in the second.
+        both_orders = zip(wins[0::2], wins[1::2], strict=True)
+        return _scores(both_orders, lambda first, second: (first + 1 - second) / 2)
 
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
         del overlong  # an endpoint says itself when a caption is too long
         return score_by_choices(self, benchmarks, work)
-
-
-def _share(
-    first: float | RejectedRequestError, second: float | RejectedRequestError
-) -> float | RejectedRequestError:
-    """Of the caption that stood first in the first order, and second in the second."""
-    if isinstance(first, RejectedRequestError):
-        return first
-    return second if isinstance(second, RejectedRequestError) else (first + 1 - second) / 2
 
 
 def load(rest: str, load_options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
