@@ -1,10 +1,11 @@
-"""Commands that are killed at random moments and given again: do they end with the same bytes?
+"""Commands that are stopped at random moments and given again: do they end with the same bytes?
 
     python bench/kills.py --kills 100
 
 Each command runs once undisturbed. Then it is started again and again in a new folder, and stopped
-after a random time (seeded), by SIGKILL or by SIGTERM, until it gets to its end; what it wrote must
-be what the undisturbed one wrote. While nothing is finished, nothing may look finished. After
+by SIGKILL or SIGTERM, until it gets to its end; what it wrote must be what the undisturbed one
+wrote, times and costs aside. Half of the stops come after a random time (seeded), half at a random
+change that Python makes to the folder. While nothing is finished, nothing may look finished. After
 SIGTERM the exit status must be 143 and no draft may be left.
 """
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -27,8 +30,17 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+import counterpoint
+
 BENCHMARK = "world-swap:size=400,seed=3"
 LIMIT = 600  # seconds that one command may take
+CHANGES = 40  # a stop comes at one of so many changes of the folder
+COSTS = "costs.json"  # of a sweep: no result depends on it
+TIMES = re.compile(
+    rb'"(created|command|retrieved_timestamp|evaluation_id|checksum)": *("[^"]*"|[0-9.]+)'
+    rb"|<dt>created</dt><dd>[^<]*"
+)
+SUPPORT = Path(__file__).resolve().parents[1] / "tests" / "support"
 PATIENCE = 7  # stops of one command before it is left alone: not every command resumes
 
 
@@ -74,20 +86,76 @@ COMMANDS = {
         ],
         "out/model/*.safetensors",
     ),
+    "train-sweep": Command(
+        [
+            *("sweep", "hp-hn", "../grid.yaml", "--world", "steps=4", "batch=8", "precision=fp32"),
+            *("save_every=2", "benchmarks=[]", "validation.path=../validation.parquet"),
+            *("validation.every=2", "-o", "out"),
+        ],
+        "out/*/model/*.safetensors",
+    ),
+    "sweep": Command(["sweep", "../plan.yaml", "-o", "out"], "out/**/*"),
+    "watch": Command(
+        [
+            *("watch", "../logs", "-b", "world-swap:size=40", "-o", "out"),
+            *("--once", "--settle", "0"),
+        ],
+        "out/*/**/*",  # the table and the figure beside these grow with each checkpoint
+    ),
+    "board": Command(["board", "../run", "-o", "site"], "site/**/*"),
+    "publish": Command(["publish", "../run", "-o", "out"], "out/**/*"),
 }
 BEFORE = (
     ["generate", "negatives", "world:size=600", "-o", "pairs.parquet"],
     ["generate", "images", "pairs.parquet", "-m", "world", "-o", "made.parquet"],
+    ["export", "made.parquet", "--as", "training", "-o", "validation.parquet"],
     ["eval", "-m", "random", "-b", BENCHMARK, "--out", "run"],
 )
+SOURCES = (
+    "pairs.parquet",
+    "made.parquet",
+    "validation.parquet",
+    "run",
+    "logs",
+    "plan.yaml",
+    "grid.yaml",
+)
+PLAN = {
+    "models": ["random", "blind:length"],
+    "benchmarks": ["world-swap:size=40", "world-bi:size=20"],
+}
+GRID = {"lr": [1e-4, 1e-5]}
 
 
-def start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
+def prepare(folder: Path) -> None:
+    """What the commands read: the outputs of BEFORE, a plan, a grid and two checkpoints."""
+    for words in BEFORE:
+        child = start(words, folder)
+        said = child.communicate(timeout=LIMIT)[1].decode()
+        if child.returncode:
+            sys.exit(f"{' '.join(words)}: {said}")
+    for name, content in (("plan.yaml", PLAN), ("grid.yaml", GRID)):
+        (folder / name).write_text(json.dumps(content))  # JSON is YAML
+    shipped = Path(counterpoint.__file__).parent / "world" / "checkpoints"
+    for step, name in enumerate(("base", "hn")):
+        shutil.copytree(shipped / name, folder / "logs" / f"step_{step}")
+
+
+def start(
+    words: list[str], folder: Path, change: int = 0, how: int = signal.SIGKILL
+) -> subprocess.Popen[bytes]:
+    """A command line, which stops itself at its n-th change of the folder if `change` is given."""
     environment = {**os.environ, "COUNTERPOINT_CACHE": str(folder / "cache")}
-    if "PYTHONPATH" in environment:
-        environment["PYTHONPATH"] = str(Path(environment["PYTHONPATH"]).absolute())
+    paths = [
+        str(Path(path).absolute())
+        for path in environment.get("PYTHONPATH", "").split(os.pathsep)
+        if path
+    ]
+    environment["PYTHONPATH"] = os.pathsep.join([str(SUPPORT), *paths])
+    stopping = f"import faults, pathlib; faults.stop_at({change}, {int(how)}, pathlib.Path.cwd())"
+    program = "from counterpoint.__main__ import main; main()"
     return subprocess.Popen(
-        [sys.executable, "-m", "counterpoint", *words],
+        [sys.executable, "-c", f"{stopping if change else ''}\n{program}", *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -98,10 +166,18 @@ def start(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
 
 def digests(folder: Path, pattern: str) -> dict[str, str]:
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(folder)): hashlib.sha256(without_times(path)).hexdigest()
         for path in sorted(folder.glob(pattern))
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file() and not path.name.startswith(".") and path.name != COSTS
     }
+
+
+def without_times(path: Path) -> bytes:
+    """What a file holds, without the times that two commands cannot have in common."""
+    content = path.read_bytes()
+    if path.suffix not in (".json", ".jsonl", ".html"):
+        return content
+    return TIMES.sub(b"", content)
 
 
 def drafts(folder: Path) -> list[Path]:
@@ -145,9 +221,12 @@ class Series:
         """Start it, and stop it unless it is left alone; whether it got to its end."""
         before = drafts(place)  # of what was killed
         how = self.chance.choice([signal.SIGKILL, signal.SIGTERM])
-        child = start(self.command.words, place)
+        at_change = not alone and self.chance.random() < 0.5
+        change = self.chance.randint(1, CHANGES) if at_change else 0
+        child = start(self.command.words, place, change, how)
         try:
-            child.wait(LIMIT if alone else self.chance.uniform(0.1, 1.1) * self.seconds)
+            leave = alone or at_change
+            child.wait(LIMIT if leave else self.chance.uniform(0.1, 1.1) * self.seconds)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, how)
         said = child.communicate(timeout=LIMIT)[1].decode()
@@ -186,14 +265,11 @@ def main() -> None:
     table = Table("command", "seconds alone", "SIGKILL", "SIGTERM", "finished", "bad")
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        for words in BEFORE:
-            child = start(words, Path(folder))
-            if child.wait(LIMIT):
-                sys.exit(f"{' '.join(words)}: {child.stderr and child.stderr.read().decode()}")
+        prepare(Path(folder))
         for name in options.only:
             own = Path(folder) / name
             own.mkdir()
-            for source in ("pairs.parquet", "made.parquet", "run"):
+            for source in SOURCES:
                 (own / source).symlink_to(Path(folder) / source)
             series = Series(COMMANDS[name], own, random.Random(f"{options.seed} {name}"))
             counts = series.run(-(-options.kills // len(options.only)))

@@ -10,7 +10,7 @@ import signal
 import sys
 from types import FrameType
 
-from counterpoint._util.errors import StopRequest, Terminated, stop_status
+from counterpoint._util.errors import UNINTERRUPTED, StopRequest, Terminated, stop_status
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _AGAIN = 0.02  # seconds
@@ -32,14 +32,17 @@ def main() -> None:
         if end.code == 130:  # of Typer, to which every stop outside of a verb is a Ctrl-C
             sys.exit(StopRequest.status or 130)
         raise
+    finally:
+        if sys.platform != "win32":  # what came in the last moment: nothing is left to stop
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Raise what the signal asks for, once no module is being imported.
+    """Raise what the signal asks for, once no module is being imported and no draft is moved.
 
     Compiled modules that are interrupted while they are imported hide it, or abort the process.
     """
-    if sys.platform != "win32" and _is_importing(frame):
+    if sys.platform != "win32" and _has_to_wait(frame):
         _send_again(number)
         return
     StopRequest.status = 128 + number
@@ -64,10 +67,12 @@ def _send_again(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != _IMPORTING:
+def _has_to_wait(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING or frame.f_code in UNINTERRUPTED:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def test_a_forecast_knows_after_the_first_cell() -> None:
     assert [cell.seconds for cell in cells] == [None, None]
     first = sweep_evaluations(plan(("colours:a",)), out=Path("all"), progress=Quiet())
     _, [left] = forecast(asked, Path("all"))
-    [cost] = json.loads((Path(first.cells[0].folder).parent / "cell.json").read_text())["costs"]
+    [cost] = json.loads((Path(first.cells[0].folder).parent / "costs.json").read_text())["costs"]
     assert (left.model, left.images) == ("colours:b", 24)
     assert left.seconds == pytest.approx(cost["seconds"])
     assert left.bytes == pytest.approx(cost["stored"] + cost["run"])

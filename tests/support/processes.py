@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["counterpoint.evaluation", "counterpoint.training.loop"])
+_SERVER.set_forkserver_preload(
+    ["counterpoint.evaluation", "counterpoint.training.loop", "counterpoint.cli.app"]
+)
 
 
 def start(

@@ -27,7 +27,9 @@ from __future__ import annotations
 import errno
 import os
 import traceback
-from typing import ClassVar, Final
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, ClassVar, Final, TypeVar
 
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -45,6 +47,7 @@ _REASONS: Final = {
 }
 # Libraries that read and write files and report a full disk or a broken file in their own words.
 _READERS: Final = ("polars", "pyarrow", "safetensors", "safetensors_rust", "sqlite3", "sqlalchemy")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _FULL: Final = ("no space left on device", "database or disk is full", "file too large")
 
 
@@ -215,6 +218,15 @@ class StopRequest:
     """The exit status that a signal has asked for, set by its handler."""
 
     status: ClassVar[int | None] = None
+
+
+UNINTERRUPTED: Final[set[CodeType]] = set()
+
+
+def uninterrupted(function: _Function) -> _Function:
+    """Mark a short function that a signal does not break off: the stop is raised after it."""
+    UNINTERRUPTED.add(function.__code__)
+    return function
 
 
 def stop_status(error: BaseException) -> int | None:

@@ -2,17 +2,20 @@
 
 Every writer has its own draft beside the target and holds a lock on the target while it writes. A
 second process that writes there at the same time waits, or gets an error. The drafts of a killed
-process are removed by the next process that writes to the same target.
+process are removed by the next process that writes to the same target, or by `clear_drafts`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,10 +23,21 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from counterpoint._util.errors import CounterpointError, DataError, as_os_error, cause, reason
+from counterpoint._util.errors import (
+    CounterpointError,
+    DataError,
+    as_os_error,
+    cause,
+    reason,
+    uninterrupted,
+)
 
 _OLD: Final = ".counterpoint-old"
+_DRAFT: Final = ".draft-"
+_LOCK: Final = ".lock"
 _LONGEST: Final = 255  # bytes of a name
+_MOMENT: Final = 0.1  # seconds: `clear_drafts` of another process holds a lock for less
+_HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 @contextmanager
@@ -73,8 +87,8 @@ def locked(
     The lock is a hidden file beside the path, removed when it is released. If a process is killed,
     the system releases its lock: the file that is left locks nothing.
     """
-    path = _beside(place, ".lock")
-    lock = FileLock(path, timeout=wait)
+    path = _beside(place, _LOCK)
+    lock = FileLock(path, timeout=wait if wait < 0 else max(wait, _MOMENT))
     try:
         lock.acquire()
     except Timeout:
@@ -86,9 +100,32 @@ def locked(
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes no open file
-            path.unlink()
-        lock.release()
+        _release(lock)
+
+
+@uninterrupted
+def _release(lock: FileLock) -> None:
+    with suppress(OSError):  # Windows removes no open file
+        Path(lock.lock_file).unlink()
+    lock.release()
+
+
+def clear_drafts(top: Path) -> None:
+    """Remove what killed processes left below a folder; what is being written now stays."""
+    for left in sorted(top.rglob(f"{_DRAFT}*")):
+        known = re.match(rf"{re.escape(_DRAFT)}[0-9a-f]{{16}}(?=[-.])", left.name)
+        if known is None or not os.path.lexists(left):  # not ours, or gone with another one
+            continue
+        lock = FileLock(left.with_name(known[0] + _LOCK), timeout=0)
+        with suppress(OSError, Timeout):
+            lock.acquire()
+            for draft in left.parent.glob(f"{known[0]}-*"):
+                _remove(draft)
+            _release(lock)
+    for folder in list(left_by_kills(top)):
+        with suppress(DataError), locked(folder):
+            recover(folder)
+            _remove(_old(folder))
 
 
 def recover(folder: Path) -> None:
@@ -132,10 +169,32 @@ def _writing(
         ) from None
 
 
+@uninterrupted
 def _exchange(draft: Path, folder: Path) -> None:
-    """Two renames, since no portable call does both; `recover` repairs a kill between them."""
+    """Put the draft in the place of a folder, at once where the system can."""
     old = _old(folder)
     _remove(old)
+    if folder.exists() and _exchanged(draft, folder):
+        old = draft
+    else:
+        _rename_twice(draft, folder, old)
+    _to_disk(folder.parent)
+    _remove(old)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Two paths change their names in one call: Linux can, on most file systems."""
+    if sys.platform != "linux":
+        return False
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # an old libc, or another one
+        return False
+    return swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0
+
+
+def _rename_twice(draft: Path, folder: Path, old: Path) -> None:
+    """`recover` repairs a kill between the two renames."""
     while True:
         with suppress(FileNotFoundError):
             folder.rename(old)
@@ -147,14 +206,12 @@ def _exchange(draft: Path, folder: Path) -> None:
                 recover(folder)
                 raise
             # Another process has just put the old one back.
-    _to_disk(folder.parent)
-    _remove(old)
 
 
 def _beside(place: Path, ending: str) -> Path:
     """A hidden name that belongs to a path, short even if the path's own name is long."""
     name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
-    return place.with_name(f".draft-{name}{ending}")
+    return place.with_name(f"{_DRAFT}{name}{ending}")
 
 
 def _old(folder: Path) -> Path:
@@ -163,6 +220,7 @@ def _old(folder: Path) -> Path:
     return folder.with_name(name) if fits else _beside(folder, _OLD)
 
 
+@uninterrupted
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)

@@ -49,21 +49,16 @@ def sweep_evaluations(
     named = device_names(devices or plan.devices)
     open_sweep(plan, folder)
     jobs = jobs_of(plan, folder)
-    if not jobs:
-        return close_sweep(plan, folder)
-    try:
-        if engine == "ray":
-            _on_ray(jobs, address, len(named) or None)
-        elif engine == "slurm":
-            _on_slurm(jobs, folder / "slurm", dict(slurm or {}))
-        elif len(named) > 1:
-            _on_devices(jobs, named)
-        else:
-            for job in jobs:
-                run_cell(job, named[0] if named else "auto", progress)
-    finally:
-        sweep = close_sweep(plan, folder)
-    return sweep
+    if engine == "ray":
+        _on_ray(jobs, address, len(named) or None)
+    elif engine == "slurm":
+        _on_slurm(jobs, folder / "slurm", dict(slurm or {}))
+    elif len(named) > 1:
+        _on_devices(jobs, named)
+    else:
+        for job in jobs:
+            run_cell(job, named[0] if named else "auto", progress)
+    return close_sweep(plan, folder)
 
 
 def _work(job: CellJob, device: str, here: str) -> None:

@@ -4,8 +4,10 @@
     benchmarks: [world-swap, world-replace]
     limit: 500                                    and data, precision, batch_size, protocol, devices
 
-    RESULTS/sweep.json                            the settings, and what is done, failed and why
-    RESULTS/MODEL/cell.json                       what failed, and what the model has cost
+    RESULTS/settings.json                         the settings
+    RESULTS/sweep.json                            what is done, failed and why, written at the end
+    RESULTS/MODEL/cell.json                       what failed, if anything did
+    RESULTS/MODEL/costs.json                      what the model has cost; no result depends on it
     RESULTS/MODEL/BENCHMARKS/                     a run folder
 
 A cell is a model on a benchmark. It is done when a run folder holds it, and is then not run again.
@@ -16,7 +18,7 @@ encoded once; if that fails, they are evaluated one by one, so that one does not
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -32,7 +34,7 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import default_store, digest
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint._util.writing import write_json
+from counterpoint._util.writing import clear_drafts, write_json
 from counterpoint._util.yaml_files import read_yaml
 from counterpoint.benchmarks import LoadedBenchmark, load_benchmark
 from counterpoint.evaluation.evaluating import evaluate, prepare, slug
@@ -40,7 +42,9 @@ from counterpoint.runs import Run, find_runs, read_manifest
 from counterpoint.scoring import make_plan
 
 _SWEEP: Final = "sweep.json"
+_PLANNED: Final = "settings.json"
 _CELL: Final = "cell.json"
+_COSTS: Final = "costs.json"
 _LISTS: Final = ("models", "benchmarks")
 _SETTINGS: Final = {"data": str, "limit": int, "protocol": str, "precision": str, "batch_size": int}
 State = Literal["done", "failed", "open"]
@@ -140,7 +144,8 @@ def default_folder(path: Path, plan: EvalPlan) -> Path:
 
 def open_sweep(plan: EvalPlan, folder: Path) -> None:
     """Reserve the folder for these settings. Raises if it holds a sweep with others."""
-    path = folder / _SWEEP
+    clear_drafts(folder)
+    path = folder / _PLANNED
     there = _read(path).get("settings") if path.is_file() else None
     if there is not None and there != dict(plan.settings):
         raise RunError(
@@ -156,8 +161,7 @@ def open_sweep(plan: EvalPlan, folder: Path) -> None:
 def close_sweep(plan: EvalPlan, folder: Path) -> EvalSweep:
     """The cells as they are now, also in `sweep.json`."""
     sweep = EvalSweep(folder, cells_in(plan, folder))
-    values = {"settings": dict(plan.settings), "cells": sweep.as_json()}
-    write_json(folder / _SWEEP, values, RunError)
+    write_json(folder / _SWEEP, {"cells": sweep.as_json()}, RunError)
     return sweep
 
 
@@ -236,7 +240,6 @@ def run_cell(job: CellJob, device: str = "auto", progress: Progress | None = Non
     """Evaluate a model on the benchmarks that it lacks; what fails is recorded, not raised."""
     loaded: dict[str, LoadedBenchmark] = {}
     failed: dict[str, str] = {}
-    costs = []
     for name in job.benchmarks:
         try:
             data, protocol = (job.settings.get(key) for key in ("data", "protocol"))
@@ -248,19 +251,19 @@ def run_cell(job: CellJob, device: str = "auto", progress: Progress | None = Non
     while groups:
         names = groups.pop(0)
         try:
-            costs.append(_evaluate(job, [loaded[name] for name in names], device, progress))
+            _evaluate(job, [loaded[name] for name in names], device, progress)
         except Exception as error:
             _refuse_stop(error)
             if len(names) > 1:
                 groups += [(name,) for name in names]  # which of them is it?
             else:
                 failed[names[0]] = _why(error)
-    record(job, failed, costs)
+    record(job, failed)
 
 
 def _evaluate(
     job: CellJob, benchmarks: Sequence[LoadedBenchmark], device: str, progress: Progress | None
-) -> Cost | None:
+) -> None:
     settings = {key: value for key, value in job.settings.items() if key != "data"}
     before, start = _size(default_store()), time.monotonic()
     run: Run = evaluate(
@@ -276,9 +279,9 @@ def _evaluate(
     plan = make_plan({name: part.cases for name, part in run.parts.items()})
     pairs = sum(len(part.scores) for part in run.parts.values())
     folder = 0 if run.folder is None else _size(run.folder)
-    if stored <= 0:  # all of it was stored: this says nothing about the next model
-        return None
-    return Cost(seconds, len(plan.pictures), len(plan.captions), pairs, stored, folder)
+    if stored > 0:  # else all of it was stored: this says nothing about the next model
+        sizes = len(plan.pictures), len(plan.captions), pairs
+        _add_cost(job, Cost(seconds, *sizes, stored, folder))
 
 
 def _run_name(benchmarks: Sequence[str]) -> str:
@@ -286,11 +289,18 @@ def _run_name(benchmarks: Sequence[str]) -> str:
     return f"{short}-{digest(*benchmarks).hex()[:6]}"
 
 
-def record(job: CellJob, failed: Mapping[str, str], costs: Iterable[Cost | None] = ()) -> None:
-    """Write what failed, and what was measured, beside the runs of the model."""
+def record(job: CellJob, failed: Mapping[str, str]) -> None:
+    """Write what failed beside the runs of the model: no file if nothing did."""
     path = job.folder / _CELL
-    known = [*_read(path).get("costs", []), *(cost._asdict() for cost in costs if cost)]
-    write_json(path, {"model": job.model, "failed": dict(failed), "costs": known}, RunError)
+    if failed:
+        write_json(path, {"model": job.model, "failed": dict(failed)}, RunError)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _add_cost(job: CellJob, cost: Cost) -> None:
+    path = job.folder / _COSTS
+    write_json(path, {"costs": [*_read(path).get("costs", []), cost._asdict()]}, RunError)
 
 
 def record_crash(job: CellJob, why: str) -> None:
@@ -373,7 +383,7 @@ def forecast(plan: EvalPlan, folder: Path) -> tuple[list[Counts], list[Forecast]
 
 def _costs(place: Path) -> list[Cost]:
     try:
-        return [Cost(**one) for one in _read(place / _CELL).get("costs", [])]
+        return [Cost(**one) for one in _read(place / _COSTS).get("costs", [])]
     except TypeError:  # of another version
         return []
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint._util.writing import write_json
+from counterpoint._util.writing import clear_drafts, write_json
 from counterpoint._util.yaml_files import read_yaml
 from counterpoint.training.logs import Display
 from counterpoint.training.loop import train
@@ -100,6 +100,8 @@ def sweep(
     assert metric is not None
     done = []
     with processes(cells[0].recipe) as ranks:
+        if ranks.first:
+            clear_drafts(folder)
         for number, cell in enumerate(cells, 1):
             found = finished(cell)
             ranks.wait()  # all have looked before the first one begins to write

@@ -3,9 +3,9 @@
 The next item is decided at each request, so no annotator waits.
 
 Of the items that an annotator has not seen and that need more judgements, those with the fewest
-come first. Among these, the order is random by the seed and the annotator. In a campaign of fixed teams
-they are those of the annotator's team. What was shown stays
-shown: until it is answered, the same item comes again.
+come first. Among these, the order is random by the seed and the annotator. In a campaign of fixed
+teams they are those of the annotator's team. What was shown stays shown: until it is answered, the
+same item comes again.
 
 If two requests conflict, one transaction is repeated: the count of an item is incremented by
 compare-and-set, and the showings of an annotator are numbered without a gap.
