@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -260,6 +262,35 @@ def test_the_hash_changes_with_order_and_length() -> None:
         build(*made).content_hash() for made in ([case(0), case(1)], [case(1), case(0)], [case(0)])
     }
     assert len(hashes) == 3
+
+
+def test_the_hash_is_pinned_and_defined_by_the_content() -> None:
+    """Runs of other versions hold it: it is the same whatever library writes the lines."""
+    odd = Case(
+        "é/1",
+        (ImageRef('a b/"1".jpg', (1, 2, 3, 4)), ImageRef("text:x\\y")),
+        ("a\u2028b\x07\t\n\U0001f600", "one\x1etwo", "</b>\x7f"),
+        ((True, False, True), (False, False, False)),
+        ("g", "h"),
+    )
+    plain = build(odd, case(0))
+    graded = plain.frame.with_columns(
+        grades=pl.Series([[0.5, 0.1], None], dtype=pl.List(pl.Float32)),
+        query=pl.Series(["q", None]),
+        queries=pl.Series([[0, 2], None], dtype=pl.List(pl.Int32)),
+        questions=pl.Series([2, None], dtype=pl.Int32),
+    )
+    for cases, expected in (
+        (plain, "93c01fec3a1ff02317b6b869ad26e0b594d24716f0da8be1ac055ff02aed3d46"),
+        (Cases(graded), "a08f4ae192a5cd438b5cace6f6d8d5b7a55bf72fa9cf6a9a618abf0cd9c488c3"),
+    ):
+        rows = cases.frame.to_dicts()
+        for row in rows:
+            if row.get("grades"):
+                row["grades"] = [float(str(np.float32(grade))) for grade in row["grades"]]
+        lines = (json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
+        defined = "".join(f"{line}\n" for line in lines).encode()
+        assert cases.content_hash() == hashlib.sha256(defined).hexdigest() == expected
 
 
 def test_the_hash_is_that_of_the_content_not_of_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,8 +188,11 @@ def test_names_become_folders_that_stay_inside(name, folder):
 
 @pytest.mark.slow
 def test_the_default_folder_is_the_same_for_the_same_question(good):
-    first, again = (evaluate("random", good) for _ in range(2))
+    first, again = (evaluate("random", good, batch_size=size) for size in (2, "auto"))
     assert first.folder == again.folder
+    world = "world-bi:size=4"
+    both = [evaluate("random", order).folder for order in ([good, world], [world, good])]
+    assert both[0] == both[1] != first.folder
     assert first.folder.parent == Path("runs")
     assert first.folder.name.startswith("random-")
     others = [

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from counterpoint.cases.files import write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.studio.annotate.admin_pages import share
 from counterpoint.studio.database import Answer, Showing
 
 __all__ = ["client", "database"]  # fixtures
@@ -191,3 +192,24 @@ def test_a_result_page_before_any_answer(client, database):
     page = client.get("/campaigns/c").text
     assert "No two annotators have judged the same item yet." in page
     assert client.get("/campaigns/c/accepted.parquet").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    {
+        "0.8": 0.8,
+        "80": 0.8,
+        "80%": 0.8,
+        "1%": 0.01,
+        "2 %": 0.02,
+        "0.5%": 0.005,
+        "100%": 1.0,
+    }.items(),
+)
+def test_a_share_of_a_form(text: str, value: float) -> None:
+    assert share(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "101%", "nan", "inf"])
+def test_no_share_of_a_form(text: str) -> None:
+    assert share(text) == 0.0

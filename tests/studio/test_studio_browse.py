@@ -30,9 +30,11 @@ from counterpoint.cases.galleries import gallery_rows
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.images.pictures import Picture
 from counterpoint.studio.browse.index import (
+    DIFFER,
     Filter,
     by_outcome,
     chosen_rows,
+    disagreeing,
     make_index,
     name_of,
     outcome_of_one,
@@ -140,10 +142,17 @@ def test_a_filter_is_the_intersection_of_its_parts():
 def test_the_same_case_is_found_in_another_order_and_not_if_it_says_something_else():
     cases = [case(number) for number in range(8)]
     changed = caption_case("case-3", ImageRef("images/1.jpg"), ["other words"], ["still others"])
-    mine = index_of(Cases.build(cases, source="test"))
+    whole = Cases.build(cases, source="test")
+    mine = index_of(whole)
     others = Cases.build([cases[5], changed, cases[0]], source="test")
     theirs = make_index("b", part(others, np.arange(others.pair_offsets[-1])))
     assert mine.same_in(theirs).tolist() == [2, -1, -1, -1, -1, 0, -1, -1]
+    none = make_index("empty", part(whole.keep(np.zeros(8, dtype=bool)), np.zeros(0)))
+    assert mine.same_in(none).tolist() == [-1] * 8 and none.same_in(mine).tolist() == []
+    for differ in DIFFER:
+        assert (
+            not disagreeing(mine, none, differ).any() and not disagreeing(none, mine, differ).size
+        )
 
 
 @pytest.mark.parametrize(

@@ -516,7 +516,11 @@ class Cases:
         return Cases(self._rows, None, self.absent)
 
     def content_hash(self) -> str:
-        """A digest of ids, image references, captions and truth: the same table, the same hash."""
+        """A digest of ids, image references, captions and truth: the same table, the same hash.
+
+        It is the SHA-256 of a line of JSON for each case: its columns in the order of `SCHEMA` and
+        `OPTIONAL`, without spaces, in UTF-8. Runs keep it, so it must never change.
+        """
         digest = hashlib.sha256()
         for frame in self.frames(*self.columns.names()):
             for part in frame.iter_slices(CHUNK):

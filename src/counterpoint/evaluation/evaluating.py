@@ -6,7 +6,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -157,17 +157,25 @@ def evaluate(
             "E-ARGUMENT-MISSING", "evaluate needs at least one model and one benchmark."
         )
     loading = LoadOptions(device, precision, trust_remote_code, decode)
-    options = {"limit": limit, "batch_size": batch_size, **asdict(loading)}
-    if decode == "exact":
-        del options["decode"]  # as before there was a choice
+    options: dict[str, Any] = {
+        "limit": limit,
+        "batch_size": batch_size,
+        "device": device,
+        "precision": precision,
+        "trust_remote_code": trust_remote_code,
+    }
+    if decode != "exact":  # as before there was a choice
+        options["decode"] = decode
     place = Place(tuple(device_names(devices)), engine, ray_address, workers)
     used = {name: protocol.name for name, protocol in tables.protocols.items()}
-    asked = repr((list(used), options, str(data), sorted(used.values())))
     names = [name for name, _ in chosen]
     _refuse_shared_names(names)
+    questions = {name: question(name, used, options) for name in names}
+    where = None if data is None else str(Path(data).absolute())
+    asked = [repr((where, questions[name].key())) for name in names]
     folders = _folders(names, None if out is None else Path(out), asked)
     for name, folder in zip(names, folders, strict=True):
-        refuse_other(folder, question(name, used, options), overwrite=overwrite)
+        refuse_other(folder, questions[name], overwrite=overwrite)
     overlong = {name: protocol.overlong for name, protocol in tables.protocols.items()}
     runs = []
     with (
@@ -178,9 +186,8 @@ def evaluate(
         for (name, model), folder in zip(chosen, folders, strict=True):
             work = Work(opened, batch, Named(bars, name))
             notes: list[str] = []
-            asked_here = question(name, used, options)
             with (
-                RunWriter(folder, asked_here, tables.columns, overwrite=overwrite) as writer,
+                RunWriter(folder, questions[name], tables.columns, overwrite=overwrite) as writer,
                 ExitStack() as stack,
             ):
                 if model is None:
@@ -374,7 +381,7 @@ def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash
     return Part(name, kept.cases.keep(rows), scores, protocol, left_out, cut, data_hash, lost)
 
 
-def _folders(names: Sequence[str], out: Path | None, asked: str) -> list[Path]:
+def _folders(names: Sequence[str], out: Path | None, asked: Sequence[str]) -> list[Path]:
     """A run folder for each model; without `out`, one that is the same for the same question."""
     slugs = [slug(name) for name in names]
     # Two names may make one slug ("a/b" and "a:b"): these get a digest behind it.
@@ -385,8 +392,8 @@ def _folders(names: Sequence[str], out: Path | None, asked: str) -> list[Path]:
     if out is not None:
         return [out] if len(names) == 1 else [out / short for short in slugs]
     return [
-        Path("runs") / f"{short}-{digest(name, asked).hex()[:8]}"
-        for name, short in zip(names, slugs, strict=True)
+        Path("runs") / f"{short}-{digest(said).hex()[:8]}"
+        for said, short in zip(asked, slugs, strict=True)
     ]
 
 

@@ -150,6 +150,10 @@ class Question(NamedTuple):
     protocols: Mapping[str, str]  # by benchmark
     options: Mapping[str, Any]
 
+    def key(self) -> str:
+        """The same for equal questions, in whatever order their benchmarks are given."""
+        return repr((self.model, sorted(self.protocols.items()), sorted(self.options.items())))
+
     def __str__(self) -> str:
         told = [f"{self.model} on {', '.join(self.protocols)}"]
         told += [f"{name}={value}" for name, value in self.options.items() if value is not None]
@@ -158,7 +162,8 @@ class Question(NamedTuple):
 
 def question(model: str, protocols: Mapping[str, str], options: Mapping[str, Any]) -> Question:
     """The question of a run, with the options that change its scores."""
-    return Question(model, protocols, {name: options.get(name) for name in ("limit", "precision")})
+    names = ("limit", "precision", "decode")
+    return Question(model, protocols, {name: options.get(name) for name in names})
 
 
 def save_run(run: Run, folder: Path, *, overwrite: bool = False) -> Run:

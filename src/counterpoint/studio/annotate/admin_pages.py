@@ -203,11 +203,12 @@ def _metrics(found: CampaignResults) -> tuple[list[Row], str]:
 
 def share(text: str) -> float:
     """A share from a form: `0.8` or `80` or `80%`; anything else is none."""
+    plain = text.strip().removesuffix("%")
     try:
-        value = float(text.strip().removesuffix("%"))
+        value = float(plain)
     except ValueError:
         return 0.0
-    value = value / 100 if value > 1 else value
+    value = value / 100 if value > 1 or plain != text.strip() else value
     return value if 0 <= value <= 1 else 0.0
 
 

@@ -182,6 +182,8 @@ class Index:
         """The row of each case in another index, -1 where that has not the very same case."""
         if len(self.contents) == len(other.contents) and (self.contents == other.contents).all():
             return np.arange(len(self.contents))
+        if not len(other.contents):
+            return np.full(len(self.contents), -1)
         order = np.argsort(other.contents, kind="stable")
         places = np.searchsorted(other.contents[order], self.contents)
         rows = order[np.minimum(places, len(order) - 1)]
@@ -301,9 +303,10 @@ def _marked(rows: np.ndarray, count: int) -> np.ndarray:
 def disagreeing(index: Index, other: Index, differ: str) -> np.ndarray:
     """The cases of both that one of the two gets right and the other does not."""
     rows = index.same_in(other)
-    mine, theirs = index.right, other.right[rows]
-    wanted = {"": mine != theirs, "first": mine & ~theirs, "second": theirs & ~mine}[differ]
-    return np.asarray(wanted & (rows >= 0))
+    shared = rows >= 0
+    mine, theirs = index.right[shared], other.right[rows[shared]]
+    shared[shared] = {"": mine != theirs, "first": mine & ~theirs, "second": theirs & ~mine}[differ]
+    return shared
 
 
 def by_outcome(rows: np.ndarray, index: Index) -> dict[str, int]:
