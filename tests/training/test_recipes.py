@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from counterpoint._util.errors import CounterpointError
 from counterpoint.training.losses.terms import TERMS
 from counterpoint.training.reading import (
+    _CALLED,
     FOLDER,
+    _keys_at,
     list_recipes,
     load_recipe,
     merged,
@@ -249,6 +251,41 @@ def test_all_mistakes_at_once():
 def test_each_mistake_names_its_key(changes, key, named):
     keys, message = mistakes("hp-hn", *changes)
     assert keys == [key] and named in message
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        ("learning_rate=1e-5", "lr"),
+        ("learning-rate=1e-5", "lr"),
+        ("Learning_Rate=1e-5", "lr"),
+        ("learning_rat=1e-5", "lr"),
+        ("batch_size=4", "batch"),
+        ("num_train_epochs=4", "epochs"),
+        ("wd=0.1", "weight_decay"),
+        ("workers=4", "data.workers"),
+        ("num_workers=4", "data.workers"),
+        ("train_data=a.parquet", "data.path"),
+        ("image_dir=photos", "data.images"),
+        ("hn_wieght=1", "hn_weight"),
+        ("data.batch=4", "batch"),
+        ("data.negative=2", "negatives"),
+        ("lora.r=4", "rank"),
+        ("lock.pol=mean", "pool"),
+        ("validation.file=held.parquet", "path"),
+        ("loss.negatives.wieght=1", "weight"),
+        ("qqqq=1", None),
+    ],
+)
+def test_an_unknown_key_suggests_the_right_one(change, meant):
+    _, message = mistakes("hp-hn", change)
+    assert message.partition("unknown key")[1]
+    assert f"did you mean {meant!r}?" in message if meant else "did you mean" not in message
+
+
+def test_every_word_of_other_programs_stands_for_a_key():
+    keys = {key for section in ([], ["data"], ["lora"]) for key in _keys_at(section)}
+    assert set(_CALLED.values()) <= keys and not keys & set(_CALLED)
 
 
 def test_a_change_without_a_value():

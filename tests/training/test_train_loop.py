@@ -22,7 +22,9 @@ from training import (
     weights,
     written,
 )
+from typer.testing import CliRunner
 
+from counterpoint.cli.app import app
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.training import loop
 from counterpoint.training.building import build
@@ -118,6 +120,23 @@ def test_the_evaluation_in_the_end_says_what_it_is_and_how_to_do_without(tmp_pat
         loop.train(small_recipe(tmp_path, *changes, out=out), display)
     [line] = lines
     assert "evaluated on world-swap:size=5 (benchmarks=[] leaves this out)" in line
+
+
+def test_without_benchmarks_the_table_is_told_to_be_missing_and_can_be_had_later(
+    tmp_path, monkeypatch
+):
+    """By the same command: a finished run is not trained again."""
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
+    path = written(small_recipe(tmp_path))
+    first = CliRunner().invoke(app, ["train", path, "--json"])
+    assert first.exit_code == 0 and json.loads(first.stdout)[0]["outcome"] == []
+    assert "no outcome.json; the same command with benchmarks=[BENCHMARK,...]" in first.stderr
+    assert not (tmp_path / "run" / "outcome.json").exists()
+    monkeypatch.setattr(loop, "update", lambda *_: pytest.fail("trained again"))
+    again = CliRunner().invoke(app, ["train", path, "benchmarks=[world-swap:size=8]"])
+    assert again.exit_code == 0, again.output
+    assert "no outcome.json" not in again.stderr and "world-swap" in again.stdout
+    assert (tmp_path / "run" / "outcome.json").is_file()
 
 
 def test_precision_and_cached_batches_make_little_difference(tmp_path):

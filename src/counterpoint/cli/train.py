@@ -127,6 +127,14 @@ def _tell(trained: Trained, as_json: bool) -> None:
 
     for problem, number in trained.problems.items():
         errors.print(f"note: {counted(number, 'time')}: {problem}", style="yellow", soft_wrap=True)
+    if trained.outcome is None:
+        errors.print(
+            "note: the recipe names no benchmarks, so there is no table and no outcome.json; the "
+            "same command with benchmarks=[BENCHMARK,...] evaluates this model and its start",
+            markup=False,
+            style="yellow",
+            soft_wrap=True,
+        )
     if as_json:
         told: dict[str, Any] = {"folder": str(trained.folder), "model": trained.model}
         changes = [] if trained.outcome is None else rows_as_json(trained.outcome.changes)

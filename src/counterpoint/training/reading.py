@@ -22,6 +22,38 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parent / "recipes"
 _LISTED: Final = 20  # mistakes in a message
 _WORLD: Final = "_world"  # what `--world` puts over a recipe
+# What other training programs call the keys of a recipe.
+_CALLED: Final = {
+    **dict.fromkeys(("learning_rate", "peak_lr", "base_lr", "max_lr"), "lr"),
+    **dict.fromkeys(("batch_size", "per_device_train_batch_size", "global_batch_size"), "batch"),
+    **dict.fromkeys(("gradient_accumulation_steps", "accum_freq", "grad_accum"), "accumulate"),
+    **dict.fromkeys(("num_epochs", "num_train_epochs", "max_epochs"), "epochs"),
+    **dict.fromkeys(("max_steps", "num_steps", "iterations", "total_steps"), "steps"),
+    **dict.fromkeys(("warmup_steps", "num_warmup_steps"), "warmup"),
+    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "schedule"),
+    **dict.fromkeys(("max_grad_norm", "gradient_clip_val", "clip_grad"), "grad_clip"),
+    **dict.fromkeys(("mixed_precision", "amp", "dtype"), "precision"),
+    **dict.fromkeys(("gradient_checkpointing", "grad_checkpointing"), "checkpoint_activations"),
+    **dict.fromkeys(("output", "output_dir", "save_dir", "logs"), "out"),
+    **dict.fromkeys(("pretrained", "model_name", "model_name_or_path", "start"), "model"),
+    **dict.fromkeys(("save_steps", "save_frequency"), "save_every"),
+    **dict.fromkeys(("eval_steps", "val_frequency"), "eval_every"),
+    **dict.fromkeys(("logging_steps", "log_every_n_steps"), "log_every"),
+    **dict.fromkeys(("train_data", "train_file", "dataset", "file"), "path"),
+    **dict.fromkeys(("image_dir", "image_folder", "image_root"), "images"),
+    **dict.fromkeys(("optimizer_betas", "adam_betas", "beta1", "beta2"), "betas"),
+    "wd": "weight_decay",
+    "random_seed": "seed",
+    "fsdp": "sharded",
+    "save_total_limit": "keep",
+    "num_workers": "workers",
+    "hard_negatives": "negatives",
+    "hard_positives": "positives",
+    "r": "rank",
+    "lora_alpha": "alpha",
+    "target_modules": "targets",
+    "torch_compile": "compile",
+}
 
 
 def recipe_names() -> list[str]:
@@ -211,16 +243,35 @@ def _item(place: Any, part: str, change: str) -> Any:
 
 def _told(where: str, problem: ErrorDetails, values: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        *above, name = problem["loc"]
-        known = _keys_at([str(part) for part in above])
-        known += [] if above else map(str, _knobs(values))
-        close = get_close_matches(str(name), known, n=1, cutoff=0.6)
-        return f"{where}: unknown key" + (f", did you mean {close[0]!r}?" if close else "")
+        *above, name = map(str, problem["loc"])
+        meant = _meant(name, _known_keys(above, values))
+        return f"{where}: unknown key" + (f", did you mean {meant!r}?" if meant else "")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:1000]
     if problem["type"] in ("missing", "value_error"):
         return f"{where}: {message}" if where else message
     return f"{where}: {message}, not {shown(problem['input'])}"
+
+
+def _known_keys(above: Sequence[str], values: Mapping[str, Any]) -> dict[str, str]:
+    """What a key of this section could be called, and which key that is; those of other sections
+    by their paths."""
+    known = {key: key for key in _keys_at(above)}
+    known |= {} if above else {str(knob): str(knob) for knob in _knobs(values)}
+    for section in ("", "data", "lora", "lock", "validation"):
+        path = [section] if section else []
+        for key in _keys_at(path):
+            known.setdefault(key, ".".join([*path, key]))
+    for word, key in _CALLED.items():
+        if key in known:
+            known.setdefault(word, known[key])
+    return known
+
+
+def _meant(name: str, known: Mapping[str, str]) -> str | None:
+    plain = name.lower().replace("-", "_")
+    close = get_close_matches(plain, known, n=1, cutoff=0.6)
+    return known[plain if plain in known else close[0]] if close else None
 
 
 def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
@@ -235,9 +286,10 @@ def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
 def _keys_at(path: Sequence[str]) -> list[str]:
     """The keys that the section at a path may have."""
     from counterpoint.training.data.base import DataConfig
-    from counterpoint.training.recipe import Lora, Recipe, TermConfig, Validation
+    from counterpoint.training.recipe import Lock, Lora, Recipe, TermConfig, Validation
 
-    sections = {"data": DataConfig, "loss": TermConfig, "lora": Lora, "validation": Validation}
+    sections = {"data": DataConfig, "loss": TermConfig, "lora": Lora, "lock": Lock}
+    sections["validation"] = Validation
     section: Any = sections.get(path[0]) if path else Recipe
     fields = section.model_fields if section else {}
     return [field.alias or name for name, field in fields.items()]
