@@ -30,7 +30,7 @@ ISSUE = (
     *("clip-ft", "negclip", "crepe-swap", "crepe-replace", "crepe-negate", "svlc", "svlc-pos"),
     *("dac", "hn", "hp", "hp-hn", "trohn-text", "trohn-img", "counterpoint"),
     *("crepe-scratch", "siglip", "ce-clip", "tripletclip", "fsc-clip", "degla"),
-    *("read-clip", "clic", "c2lip"),
+    *("read-clip", "clic", "c2lip", "clip-ft-hp", "clip-ft-aro"),
 )
 NOT_IN_THE_WORLD = ("negclip", "crepe-negate")
 NO_BIAS_THERE = ("siglip", "c2lip")
@@ -94,6 +94,14 @@ def test_published_numbers():
     assert (trohn.batch, trohn.epochs, trohn.clamp_scale, trohn.seed) == (200, 10, None, 42)
     assert load_recipe("clip-ft", [PATH]).batch == 400
     assert load_recipe("hp-hn", [PATH]).epochs == 5
+    for control, paper in (("clip-ft-hp", "hp-hn"), ("clip-ft-aro", "negclip")):
+        alone, whole = (load_recipe(name, [PATH]).settled() for name in (control, paper))
+        told = ("name", "from", "what", "data", "loss")
+        assert {k: v for k, v in alone.items() if k not in told} == {
+            k: v for k, v in whole.items() if k not in told
+        }
+        assert [term["term"] for term in alone["loss"]] == ["clip"] and alone["epochs"] == 5
+        assert not alone["data"]["negatives"] and not alone["data"]["hard_images"]
     scratch = load_recipe("crepe-scratch", [PATH])
     assert (scratch.model, scratch.epochs, scratch.lr) == ("scratch:RN50", 30, 1e-4)
     assert (scratch.batch, scratch.weight_decay, scratch.warmup) == (256, 0.1, 1000)
