@@ -477,3 +477,25 @@ def test_from_the_command_line(tmp_path, counterpoint):
     assert counterpoint("publish", "run", "-o", "out").code == 1
     assert counterpoint("publish", "run", "-o", "out", "--overwrite").code == 0
     assert counterpoint("publish", "run", "-o", "o2", "--as", "me/x").code == 2
+
+
+def test_a_task_has_one_value(tmp_path):
+    """Two benchmarks of one data set, and the two counts of cases with and without positives."""
+    halves = [
+        run_of(part(Cases.build(cases, source="test"), scores, name=name), model="hf:some/model")
+        for name in ("bivlc/image-detection", "bivlc/text-detection")
+        for cases in [[square(i) for i in range(12)]]
+        for scores in [random_scores(Cases.build(cases, source="test"), 3)]
+    ]
+    both = replace(halves[0], parts=halves[0].parts | halves[1].parts)
+    publish([both], tmp_path / "out", FAST)
+    found = [
+        (entry["dataset"]["id"], entry["dataset"]["task_id"])
+        for file in tmp_path.glob("out/models/some/model/.eval_results/*.yaml")
+        for entry in yaml.safe_load(file.read_text())
+    ]
+    assert len(found) == len(set(found)) > 2
+    assert ("imirandam/BiVLC", "image-detection.group") in found
+    with raises("E-TASK-REPEATED", dataset="imirandam/BiVLC"):
+        publish([bivlc(), bivlc(14)], tmp_path / "two", FAST)
+    assert not (tmp_path / "two").exists()

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from hypothesis import assume, given, strategies as st
-from support import FEW, case, part, random_scores, run_of, square, table
+from support import FEW, case, gallery, owned, part, random_scores, run_of, square, table
 from typer.testing import CliRunner
 
 from counterpoint._util.errors import NotFoundError
@@ -22,7 +22,13 @@ from counterpoint.benchmarks.benchmark import Size
 from counterpoint.cases.table import Cases
 from counterpoint.cli.app import app
 from counterpoint.evaluation import verifying
-from counterpoint.evaluation.verifying import Check, half_precision, published_model, verify
+from counterpoint.evaluation.verifying import (
+    Check,
+    half_precision,
+    published_model,
+    tied_captions,
+    verify,
+)
 from counterpoint.runs.folders import Part, Run, save_run
 from counterpoint.runs.results import Row, rows, side_by_side
 
@@ -116,6 +122,7 @@ def test_a_value_is_the_same_or_inside_the_interval_or_differs(papers: Papers) -
         CLIP,
         "A paper, Table 1",
         "",
+        row.ties,
     )
     other = one(found, verdict="differs")
     assert (other.published, other.source) == (float(outside) / 100, "Another")
@@ -361,6 +368,25 @@ def test_half_precision_is_named_where_a_value_differs(papers: Papers) -> None:
     assert half_precision(halved, found) == ""
     papers.say(paper(value="99.0"))
     assert half_precision(run, verify(run, resamples=FAST)) == ""
+
+
+def test_captions_that_two_images_share_are_named_where_a_digit_differs(papers: Papers) -> None:
+    texts = ["a cat", "a cat", *(f"caption {n}" for n in range(38))]
+    cases = Cases.build([gallery(owned(40, 1), captions=texts)], source="test")
+    scores = np.eye(40)
+    scores[:2, :2] = 1.0  # one text has one score
+    told = {
+        "metric": "image_to_text_recall@1",
+        "protocol": "retrieval",
+        "benchmark": "retrieval/coco",
+    }
+    run = run_of(part(cases, scores.ravel(), "retrieval", "retrieval/coco"), model=CLIP_ID)
+    for value, says in (("97.5", True), ("100.0", True), ("95.0", False), ("94.0", False)):
+        papers.say(paper(value=value, **told))
+        why = tied_captions(verify(run, resamples=FAST))
+        assert ("retrieval/coco, image_to_text_recall@1: 2 of 40" in why) == says, value
+    papers.say(paper(value="97.5", **told))
+    assert "share a caption word for word" in invoke(saved(*run.parts.values())).stderr
 
 
 @pytest.mark.slow

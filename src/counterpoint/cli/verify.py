@@ -97,11 +97,11 @@ def _print(model: str, shown: list[Check]) -> None:
 
 def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
     """What a reader of the verdicts must know."""
-    from counterpoint.evaluation import half_precision, near_models, not_the_model
+    from counterpoint.evaluation import half_precision, near_models, not_the_model, tied_captions
 
     if model is not None and (why := not_the_model(run, model)):
         yield f"Note: {why}."
-    if why := half_precision(run, found):
+    for why in filter(None, (half_precision(run, found), tied_captions(found))):
         yield f"Note: {why}."
     yield from dict.fromkeys(f"{c.benchmark} cannot be compared: {c.why}" for c in found if c.why)
     if not any(c.published is not None for c in found):

@@ -37,6 +37,7 @@ from .verifying import (
     published as published,
     published_id as published_id,
     published_model as published_model,
+    tied_captions as tied_captions,
     verify as verify,
 )
 from .watching import Watch as Watch, WatchedCheckpoint as WatchedCheckpoint

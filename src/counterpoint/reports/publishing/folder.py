@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint._util.errors import DataError
+from counterpoint._util.errors import CounterpointError, DataError
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_folder
 from counterpoint.reports.publishing.every_eval import SCHEMA_VERSION, write_every_eval
@@ -27,7 +27,7 @@ from counterpoint.reports.publishing.material import (
     names_apart,
     safe_name,
 )
-from counterpoint.reports.publishing.model_card import eval_results, model_card
+from counterpoint.reports.publishing.model_card import eval_results, model_card, tasks
 from counterpoint.runs import Row, Run, as_json
 
 _MANIFEST: Final = "published.json"
@@ -63,6 +63,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write_model(folder: Path, parts: Sequence[PublishedPart]) -> None:
+    _refuse_two_values(parts)
     folder.mkdir(parents=True)
     (folder / "model-card.md").write_text(model_card(parts), encoding="utf-8")
     entries = {part.uuid: text for part in parts if (text := eval_results(part))}
@@ -74,6 +75,25 @@ def _write_model(folder: Path, parts: Sequence[PublishedPart]) -> None:
     names = names_apart([safe_name(part.part.benchmark) for part in named])
     for name, part in zip(names, named, strict=True):
         (results / f"{name}.yaml").write_text(entries[part.uuid], encoding="utf-8")
+
+
+def _refuse_two_values(parts: Sequence[PublishedPart]) -> None:
+    """Raise if two benchmarks or runs of one model would give a task of the Hub two values."""
+    known: dict[tuple[str, str], PublishedPart] = {}
+    for part in parts:
+        for place in tasks(part):
+            other = known.setdefault(place, part)
+            if other is not part:
+                dataset, task = place
+                raise CounterpointError(
+                    "E-TASK-REPEATED",
+                    f"{part.model}: {other.part.benchmark} of {other.folder} and "
+                    f"{part.part.benchmark} of {part.folder} both give the task {task} of "
+                    f"{dataset} a value; publish them to folders of their own, or give each a "
+                    "task (--dataset BENCHMARK=OWNER/NAME:TASK).",
+                    dataset=dataset,
+                    task=task,
+                )
 
 
 def _write_tables(folder: Path, parts: Sequence[PublishedPart]) -> None:

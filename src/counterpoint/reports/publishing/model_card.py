@@ -25,7 +25,7 @@ from counterpoint.metrics import (
 )
 from counterpoint.reports.formats import markdown_text
 from counterpoint.reports.numbers import one_line, written
-from counterpoint.reports.publishing.material import PublishedPart
+from counterpoint.reports.publishing.material import PublishedPart, safe_name
 from counterpoint.runs import Row
 
 _TASK: Final = {"type": "zero-shot-image-classification", "name": "Image-text matching"}
@@ -37,14 +37,32 @@ _TASK: Final = {"type": "zero-shot-image-classification", "name": "Image-text ma
 def eval_results(published: PublishedPart) -> str:
     """The entries of one benchmark; empty if it has no data set on the Hub.
 
-    A task that was named has the headline metric; else each main metric is a task of its name.
+    A task that was named has the headline metric; else each main metric is a task.
+    """
+    entries = [
+        _entry(published, row, dataset, task) for (dataset, task), row in tasks(published).items()
+    ]
+    return yaml_text(entries) if entries else ""
+
+
+def tasks(published: PublishedPart) -> dict[tuple[str, str], Row]:
+    """What has a value on the Hub, by data set and task.
+
+    A task is called by its metric. What stands behind the slash of a benchmark, and a group that is
+    not the whole, are a part of the name: one data set may hold several benchmarks.
     """
     hub = published.hub
     if hub is None:
-        return ""
-    chosen = [published.headline] if hub.task else published.main
-    entries = [_entry(published, row, hub.dataset, hub.task or row.metric) for row in chosen if row]
-    return yaml_text(entries) if entries else ""
+        return {}
+    if hub.task:
+        first = published.headline
+        return {} if first is None else {(hub.dataset, hub.task): first}
+    _, _, subset = published.part.benchmark.partition("/")
+    named: dict[tuple[str, str], Row] = {}
+    for row in published.main:
+        words = (subset, row.metric, "" if row.group == ALL else row.group)
+        named[hub.dataset, ".".join(safe_name(word) for word in words if word)] = row
+    return named
 
 
 def _entry(published: PublishedPart, row: Row, dataset: str, task: str) -> dict[str, Any]:
