@@ -12,14 +12,16 @@ import tiny_hub
 from api_server import KEY, Server, serve
 from paper_commands import Desk, Expected, problems, read_document
 from papers_aro import ARO, ZERO_SHOT
+from papers_hard_positives import HARD_POSITIVES
 
 pytestmark = pytest.mark.slow
 
 PAPERS: dict[str, dict[str, list[Expected]]] = {
+    "Hard Positives": HARD_POSITIVES,
     "ARO and NegCLIP": ARO,
     "Zero-shot suites": ZERO_SHOT,
 }
-NOT_YET = ["Hard Positives", "SugarCrepe", "BiVLC"]
+NOT_YET = ["SugarCrepe", "BiVLC"]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server() -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as patch:
         llm_server.take_over(patch)
+        patch.setattr(llm_server, "reply", paper_data.reply)
         with serve() as served:
             yield served
 
@@ -60,6 +63,7 @@ def desk(
         monkeypatch.setenv(name, value)
     server.new_endpoint()
     paper_data.working_folder(Path())
+    tiny_hub.save_files(Path())
     return Desk(monkeypatch, capsys)
 
 

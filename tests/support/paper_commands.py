@@ -12,10 +12,12 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from fastapi.testclient import TestClient
 
+from counterpoint import studio
 from counterpoint.cli.app import main
 from counterpoint.runs.folders import Run, load_run
 
@@ -35,8 +37,11 @@ SMALLER = {
 
 
 class Row(NamedTuple):
+    """What is redone, by which commands, and the files that the row says to write for them."""
+
     what: str
     commands: list[str]
+    files: dict[str, str]
 
 
 def read_document() -> dict[str, list[Row]]:
@@ -52,7 +57,9 @@ def read_document() -> dict[str, list[Row]]:
 
 def _row(line: str) -> Row:
     what, *cells = (cell.strip() for cell in line.strip("| ").split(" | "))
-    return Row(what, re.findall(r"`(counterpoint [^`]*)`", " ".join(cells)))
+    text = " ".join(cells)
+    files = {name: content for content, name in re.findall(r"with `([^`]+)` in `([^`]+)`", text)}
+    return Row(what, re.findall(r"`(counterpoint [^`]*)`", text), files)
 
 
 class Done(NamedTuple):
@@ -78,6 +85,15 @@ class Desk:
     def __init__(self, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]) -> None:
         self.patch, self.capture = patch, capture
         self.latest = Path("RUN")
+        patch.setattr(studio, "serve", self.serve)
+
+    def serve(self, app: Any, host: str, port: int, announce: Callable[[str], None]) -> None:
+        """In the place of a studio that runs until it is stopped: a visit to its first page."""
+        base = f"http://{host}:{port}"
+        announce(base)
+        [link] = re.findall(r"/\?token=\S+", self.capture.readouterr().out)
+        with TestClient(app, base_url=base, follow_redirects=True) as browser:
+            sys.stdout.write(browser.get(link).text)
 
     def run(self, command: str) -> Done:
         before = dict(_run_folders())
@@ -93,7 +109,7 @@ class Desk:
     def words(self, command: str) -> Iterator[str]:
         for name, value in STANDS_FOR.items():
             command = re.sub(rf"{name}\b", value, command)
-        verbs = [verb for verb in SMALLER if command.startswith(f"counterpoint {verb} ")]
+        verbs = [verb for verb in SMALLER if f"{command} ".startswith(f"counterpoint {verb} ")]
         for word in shlex.split(command) + [w for verb in verbs for w in SMALLER[verb].split()]:
             yield str(self.latest) if word == "RUN" else word
 
@@ -113,6 +129,8 @@ def problems(rows: list[Row], expected: dict[str, list[Expected]], desk: Desk) -
         if not row.commands or len(row.commands) != len(wanted):
             found.append(f"{row.what}: {len(row.commands)} commands, {len(wanted)} expectations")
             continue
+        for name, content in row.files.items():
+            Path(name).write_text(f"{content}\n")
         for command, expectation in zip(row.commands, wanted, strict=True):
             if why := _problem(desk, command, expectation):
                 found.append(f"{row.what}: {command}\n{why}")

@@ -7,11 +7,14 @@ the rules find words to change.
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import llm_server
 import numpy as np
 from benchmark_fixtures import write, write_json, write_parquet, write_table
 from PIL import Image
@@ -64,7 +67,8 @@ def working_folder(folder: Path) -> None:
     photographs(folder / "IMAGES", [f"{n:012}.jpg" for n in range(len(CAPTIONS))])
     photographs(folder / "IMAGES", ["7.jpg"])
     write_json(folder / "val_sceneGraphs.json", {"7": _SCENE_GRAPH})
-    write(folder / "grid.yaml", "lr: [1e-5, 5e-6, 1e-6]\n")
+    replaced = [json.dumps(caption.replace("a ", "one ", 1)) for caption in CAPTIONS]
+    write(folder / "replace.jsonl", "\n".join(replaced))
 
 
 def _object(name: str, attribute: str, **relation: str) -> dict[str, Any]:
@@ -78,6 +82,32 @@ _SCENE_GRAPH = {  # as GQA has them
     "height": 40,
     "objects": {"1": _object("man", "crouched", behind="2"), "2": _object("door", "open")},
 }
+
+
+_SYNONYMS = {  # by a word of the question's instruction
+    "verb": {"holding": "gripping", "sitting": "seated", "riding": "travelling on"},
+    "where": {"near": "close to", "behind": "at the back of", "above": "over", "under": "below"},
+    "synonym": {"small": "little", "large": "big", "big": "large", "old": "aged", "tall": "high"}
+    | {"wooden": "timber", "young": "youthful", "red": "crimson", "round": "circular"}
+    | {"narrow": "thin", "pink": "rosy"},
+}
+
+
+def reply(asked: llm_server.Asked) -> str:
+    """Positives by synonyms and "and" reversed; else as the server of the other tests."""
+    if asked.label == "and":
+        return re.sub(r"^(.+) and (.+?) (are|is) ", r"\2 and \1 \3 ", asked.caption)
+    if asked.label:
+        return _REPLY(asked)
+    instruction = asked.body["messages"][0]["content"].split("\n\n")[0]
+    kind = next(kind for kind in _SYNONYMS if kind in instruction)
+    for word, synonym in _SYNONYMS[kind].items():
+        if f" {word} " in asked.caption:
+            return asked.caption.replace(f" {word} ", f" {synonym} ", 1)
+    return "No"
+
+
+_REPLY = llm_server.reply
 
 
 def data_root(root: Path) -> Path:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from campaigns import answer_all, rightly
 from paper_commands import Done, Expected
 
 from counterpoint.runs.folders import load_run
+from counterpoint.studio.database import open_database
 
 
 def equal(found: object, wanted: object) -> None:
@@ -67,18 +69,19 @@ def table(name: str, least: int, fits: Callable[[dict[str, Any]], object]) -> Ex
     return check
 
 
-def trained(recipe: str, *terms: str) -> Expected:
-    """A finished model of this recipe: its loss has these terms, and its weights changed."""
+def trained(recipe: str, *terms: str, **data: object) -> Expected:
+    """A finished model of this recipe and data: its loss has these terms, its weights moved."""
 
-    def check(done: Done) -> None:
-        written = max(Path("runs").glob("*/recipe.json"), key=lambda file: file.stat().st_mtime_ns)
-        equal(json.loads(written.read_text())["name"], recipe)
+    def check(_: Done) -> None:
+        written = max(Path().rglob("recipe.json"), key=lambda file: file.stat().st_mtime_ns)
+        done = json.loads(written.read_text())
+        equal((done["name"], {key: done["data"][key] for key in data}), (recipe, data))
         lines = map(json.loads, (written.parent / "log.jsonl").read_text().splitlines())
         steps = [line for line in lines if line["event"] == "step"]
         equal([set(step["terms"]) for step in steps], [set(terms)] * 2)
-        assert np.isfinite([step["loss"] for step in steps]).all()
-        assert min(step["grad_norm"] for step in steps) > 0, done.out
-        assert (written.parent / "model/open_clip_model.safetensors").is_file()
+        assert np.isfinite([step["loss"] for step in steps]).all(), steps
+        assert min(step["grad_norm"] for step in steps) > 0, steps
+        assert (written.parent / "model/open_clip_model.safetensors").is_file(), written
 
     return check
 
@@ -92,5 +95,33 @@ def swept(folder: str, cells: int, metric: str) -> Expected:
         for cell in found:
             assert cell["best"]["metric"] == metric and 0 <= cell["best"]["value"] <= 1, cell
         equal(sum(cell["is_best"] for cell in found), 1)
+
+    return check
+
+
+def page_of_studio(*texts: str) -> Expected:
+    """The studio's first page has these texts."""
+    return says("<html", *texts)
+
+
+def asked(campaign: str, items: int) -> Expected:
+    """A campaign of so many items, which its annotators then answer."""
+
+    def check(done: Done) -> None:
+        assert f"{campaign}: {items} items" in done.out, "another number of items"
+        database = open_database("studio.db")
+        answer_all(database, rightly, campaign)
+        database.close()
+
+    return check
+
+
+def answered(cases: Mapping[str, int]) -> Expected:
+    """Agreement of the annotators, and their run."""
+
+    def check(done: Done) -> None:
+        assert "kappa" in done.out, "no agreement"
+        run = done.run()
+        equal((run.model, {n: len(part.cases) for n, part in run.parts.items()}), ("human", cases))
 
     return check

@@ -18,6 +18,8 @@ import text_models
 import torch
 from huggingface_hub import constants
 from open_clip_models import BASE, CLIP, TEXT, WEIGHTS, save_model, tokenizer_of
+from safetensors.torch import load_file
+from xvlm_models import save_xvlm
 
 LONG = {**CLIP, "text_cfg": {**TEXT, "context_length": 77}}  # prompts of VTAB
 VIT, RESNET = "ViT-B-32-quickgelu", "RN50"
@@ -41,7 +43,8 @@ def install(patch: pytest.MonkeyPatch, cache: Path) -> None:
     own, whole = tokenizer_of(BASE, 77), open_clip.get_tokenizer
 
     def get_tokenizer(name: str, **settings: Any) -> Any:
-        return own if name in TINY else whole(name, **settings)
+        tuned = name.startswith("local-dir:") and "bpe_path" not in settings
+        return own if name in TINY or tuned else whole(name, **settings)
 
     patch.setattr(open_clip, "get_tokenizer", get_tokenizer)
 
@@ -82,11 +85,9 @@ def _moved(save: Callable[..., dict[str, Path]], folder: Path, name: str) -> Non
     shutil.rmtree(folder / "made")
 
 
-def save_checkpoint(path: Path) -> Path:
-    """Finetuned weights as open_clip's training saves them."""
-    from safetensors.torch import load_file
-
-    state = load_file(save_model(path.parent / f"{path.name}-folder", TINY[VIT]) / WEIGHTS)
-    state = {name: value + 0.01 * torch.ones_like(value) for name, value in state.items()}
-    torch.save({"epoch": 5, "name": "hp-hn", "state_dict": state}, path)
-    return path
+def save_files(folder: Path) -> None:
+    """Checkpoints that authors share as files: finetuned weights of open_clip, and X-VLM's."""
+    state = load_file(save_model(folder / "of-FILE", TINY[VIT]) / WEIGHTS)
+    state = {name: value * 1.1 for name, value in state.items()}
+    torch.save({"epoch": 5, "name": VIT, "state_dict": state}, folder / "FILE")
+    save_xvlm(folder / "16m_base_model_state_step_199999.th")
