@@ -13,7 +13,7 @@ from .completeness import (
     unexplained as unexplained,
     why_incomplete as why_incomplete,
 )
-from .hard_positives import SYNONYMS as SYNONYMS
+from .hard_positives import REPLACED as REPLACED, SYNONYMS as SYNONYMS
 from .registry import (
     BENCHMARKS as BENCHMARKS,
     base_id as base_id,

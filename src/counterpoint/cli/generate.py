@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from counterpoint._util.errors import ModelError
-from counterpoint.cli import generate_images, generate_renderings
+from counterpoint.cli import generate_images, generate_renderings, generate_replace
 from counterpoint.cli.console import (
     AsJson,
     DataFolder,
@@ -415,4 +415,5 @@ app.command("positives")(
 app.command("import")(plainly(import_))
 app.command("images")(plainly(generate_images.images, resumes=True))
 app.command("renderings")(plainly(generate_renderings.renderings))
+app.command("replace")(plainly(generate_replace.replace))
 app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

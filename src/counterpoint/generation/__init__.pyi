@@ -23,4 +23,9 @@ from .pairs import (
     write_pairs as write_pairs,
 )
 from .registry import RULES as RULES, Rule as Rule
+from .replace import (
+    MOST_COMMON as MOST_COMMON,
+    ReplaceCounts as ReplaceCounts,
+    make_replace as make_replace,
+)
 from .run import Generated as Generated, generate as generate
