@@ -30,7 +30,7 @@ _VERBS: Final = "relations/action"  # counted by the verb: "sitting on" and "sit
 Synonyms = Mapping[str, Mapping[str, str]]  # by part: "relations/spatial"
 
 
-class Row(NamedTuple):
+class ChecklistRow(NamedTuple):
     """A row of VL-CheckList; `replaced` are the words of the caption that its negative has not."""
 
     id: str
@@ -69,7 +69,7 @@ def make_replace(
     """
     synonyms = _paper() if words is None else _read(words)
     _, checklist = load_benchmark("vl-checklist", data)
-    parts: dict[str, list[Row]] = {}
+    parts: dict[str, list[ChecklistRow]] = {}
     paths = ImagePaths.between(checklist.root or data, out.parent)
     for part, row in _rows(checklist, paths):
         parts.setdefault(part, []).append(row)
@@ -110,7 +110,7 @@ def _read(path: Path) -> Synonyms:
     return found
 
 
-def _rows(checklist: Cases, paths: ImagePaths) -> Iterator[tuple[str, Row]]:
+def _rows(checklist: Cases, paths: ImagePaths) -> Iterator[tuple[str, ChecklistRow]]:
     """The rows of Visual Genome with their parts: `Relation/vg/spatial/7` is one of spatial's."""
     for case in checklist.frame.iter_rows(named=True):
         kind, *places = case["id"].split("/")
@@ -120,7 +120,10 @@ def _rows(checklist: Cases, paths: ImagePaths) -> Iterator[tuple[str, Row]]:
         kept = set(negative.split())
         replaced = " ".join(word for word in caption.split() if word not in kept)
         image = ImageRef(paths.image(case["images"][0]["path"]))
-        yield f"{_KINDS[kind]}/{places[1]}", Row(case["id"], image, caption, negative, replaced)
+        yield (
+            f"{_KINDS[kind]}/{places[1]}",
+            ChecklistRow(case["id"], image, caption, negative, replaced),
+        )
 
 
 def _word(part: str, phrase: str) -> str:
@@ -132,7 +135,7 @@ def _word(part: str, phrase: str) -> str:
 
 
 def _case(
-    part: str, row: Row, synonyms: Mapping[str, str], left_out: Counter[str]
+    part: str, row: ChecklistRow, synonyms: Mapping[str, str], left_out: Counter[str]
 ) -> tuple[str, Case] | None:
     """The case of a row, with its word."""
     kind = part.partition("/")[0]
@@ -151,7 +154,7 @@ def _case(
 Reworded = tuple[str, tuple[str, str, str]]  # the word; the caption, its positive, its negative
 
 
-def _relation(row: Row, synonyms: Mapping[str, str]) -> Reworded | None:
+def _relation(row: ChecklistRow, synonyms: Mapping[str, str]) -> Reworded | None:
     """A relation stands between two things. VL-CheckList writes some in capitals: all are small."""
     caption, replaced = row.caption.lower(), f" {row.replaced.lower()} "
     there = [word for word in synonyms if f" {word} " in caption]
@@ -162,7 +165,7 @@ def _relation(row: Row, synonyms: Mapping[str, str]) -> Reworded | None:
     return word, (caption, positive, row.negative.lower())
 
 
-def _attribute(row: Row, synonyms: Mapping[str, str]) -> Reworded | None:
+def _attribute(row: ChecklistRow, synonyms: Mapping[str, str]) -> Reworded | None:
     """The negative replaces this word and no other."""
     word = row.replaced
     if not synonyms.get(word):
