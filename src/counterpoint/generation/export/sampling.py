@@ -123,7 +123,7 @@ def digest(seed: int, *parts: str) -> int:
     return int.from_bytes(blake2b(said, digest_size=8).digest())
 
 
-class Sample:
+class TextSample:
     """The texts that are kept of each caption; the others are counted by the reason."""
 
     step: str  # what the sample does
@@ -147,7 +147,7 @@ class Sample:
                 left_out[f"captions without a text, after {self.step}"] += 1
 
 
-class BalancedSample(Sample):
+class BalancedSample(TextSample):
     """As many texts of each subtype as of the rarest, drawn by the seed."""
 
     step = "balancing"
@@ -192,7 +192,7 @@ def _refuse_lacking(sizes: Mapping[str, int], kind: str, path: Path) -> None:
         )
 
 
-class CappedSample(Sample):
+class CappedSample(TextSample):
     """Texts whose keys are not full."""
 
     step = "the caps"
