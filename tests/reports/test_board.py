@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,7 +21,7 @@ import counterpoint as cp
 from counterpoint._util.progress import Quiet
 from counterpoint.cases import Cases
 from counterpoint.evaluation import check_submission, published
-from counterpoint.metrics import ALL, METRICS
+from counterpoint.metrics import ALL, METRICS, interval_text
 from counterpoint.reports.board import BoardOptions, make_board
 from counterpoint.reports.board.material import gather_board
 from counterpoint.reports.board.sheets import Links, index_sheet
@@ -102,7 +103,8 @@ def test_the_numbers_are_those_of_the_runs(runs: list[Run]) -> None:
             if row.metric in ("augmented_accuracy", "brittleness", "image_to_text_recall@1"):
                 cell = cells_of(sheet, row.benchmark, row.metric)[run.model]
                 assert cell.value == written(row.metric, row.value)
-                assert cell.reach == written(row.metric, (row.ci_high - row.ci_low) / 2)
+                write = partial(written, row.metric)
+                assert cell.reach == interval_text(row.value, row.ci_low, row.ci_high, write)
 
 
 @pytest.mark.parametrize("quality", [(3.0, 2.9, 0.1), (3.0, 1.0, 0.1), (1.0, 1.0, 1.0)])

@@ -42,6 +42,7 @@ def values_of(run, metric):
     }[metric]
 
 
+REACH = r"\u00a0(?:±\S+|\[\S+ \S+\])"  # behind a value
 QUALITIES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=2, max_size=4)
 
 
@@ -52,7 +53,7 @@ def test_the_opening_sentences_are_those_of_the_scores(qualities, seed):
     runs = {f"m{i}": scored(CASES, q, seed + i, f"m{i}") for i, q in enumerate(qualities)}
     best, brittle = found_of(*runs.values()).lead
     said = re.match(
-        r"(m\d) is best on bench: (\S+)%\u00a0±\S+ augmented accuracy, "
+        rf"(m\d) is best on bench: (\S+)%{REACH} augmented accuracy, "
         r"(above|below|which cannot be told from) chance \(33\.3%\)"
         r"(?:; the paired test cannot tell (.+) from it)?\.$",
         best,
@@ -81,9 +82,9 @@ def test_the_opening_sentences_are_those_of_the_scores(qualities, seed):
 
 def _check_brittle(sentence, runs):
     said = re.match(
-        r"(m\d) is the most brittle(?: \(.+?\))?: (\S+)%\u00a0±\S+, with (\S+)%\u00a0±\S+ of the "
+        rf"(m\d) is the most brittle(?: \(.+?\))?: (\S+)%{REACH}, with (\S+)%{REACH} of the "
         r"original captions right, .+? chance \(50\.0%\), and (\S+) points less when reworded "
-        r"captions must be right too; (m\d) is the least brittle: (\S+)%\u00a0±\S+\.$",
+        rf"captions must be right too; (m\d) is the least brittle: (\S+)%{REACH}\.$",
         sentence,
     )
     assert said is not None, sentence
@@ -106,7 +107,9 @@ def test_several_benchmarks_are_summed_up_and_then_told_one_by_one():
         runs.append(run_of(*parts, model=model))
     found = found_of(*runs)
     assert found.lead[0] == "good is best on 2 of 2 benchmarks by augmented accuracy."
-    assert re.match(r"bad is the most brittle: \S+%\s±\S+ on b[01], with ", found.lead[1])
+    assert re.match(
+        r"bad is the most brittle: \S+%\s(?:±\S+|\[\S+ \S+\]) on b[01], with ", found.lead[1]
+    )
     assert list(found.each) == ["b0", "b1"]
     assert found.each["b1"][0].startswith("good is best on b1: ")
     assert "blind:bow" not in str(found)  # it is not ranked
@@ -170,4 +173,4 @@ def test_the_spread_over_seeds_stands_behind_the_interval() -> None:
     values = ("m", "aro/coco-order:seeds=3", "all", "original_accuracy", 0.5, 0.4, 0.6, 300, 0, 0.2)
     papers: Any = SimpleNamespace(main=lambda number: None)
     plain, drawn = (cell_of(RankedRow(*values, sd=sd), papers) for sd in (None, 0.015))
-    assert (plain.reach, drawn.reach) == ("10.0", "10.0 sd 1.5")
+    assert (plain.reach, drawn.reach) == ("±10.0", "±10.0 sd 1.5")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from counterpoint.metrics import (
     ALL,
@@ -20,6 +21,7 @@ from counterpoint.metrics import (
     depends_on_ties,
     heading,
     headline,
+    interval_text,
     join_words,
 )
 from counterpoint.reports.gathering import ReportData
@@ -208,8 +210,9 @@ def _differences(material: ReportData, found: Sequence[Difference]) -> Iterator[
 
 
 def _value(number: RankedRow) -> str:
-    reach = (number.ci_high - number.ci_low) / 2
-    return f"{written(number.metric, number.value)}%\u00a0±{written(number.metric, reach)}"
+    write = partial(written, number.metric)
+    reach = interval_text(number.value, number.ci_low, number.ci_high, write)
+    return f"{write(number.value)}%\u00a0{reach}"
 
 
 def _models(numbers: Sequence[RankedRow]) -> str:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import LEVEL, TIES_MARK, TIES_NOTE, depends_on_ties
+from counterpoint.metrics import TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
 from counterpoint.reports.numbers import RankedRow, one_line
 from counterpoint.reports.table import Sheet, TableCell, TableLine, Tables
 
@@ -63,7 +63,8 @@ def as_markdown(tables: Tables) -> str:
     parts = [_markdown_sheet(sheet) for sheet in tables.whole]
     notes = [f"{mark}: {markdown_text(text)}" for mark, text in tables.footnotes.items()]
     ties = [markdown_text(note) for note in ties_notes(tables.whole)]
-    return "\n\n".join([*parts, _legend("**bold**", "_italic_"), *ties, *notes]) + "\n"
+    legend = _legend(tables.metrics, "**bold**", "_italic_")
+    return "\n\n".join([*parts, legend, *ties, *notes]) + "\n"
 
 
 def _markdown_sheet(sheet: Sheet) -> str:
@@ -79,7 +80,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
 
 def _markdown_cell(cell: TableCell) -> str:
     marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
-    reach = f" ±{cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
+    reach = f" {cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
     return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
 
@@ -100,6 +101,7 @@ _LATEX: Final = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     TIES_MARK: r"$^{\dagger}$",
+    "±": r"$\pm$",
     '"': r"\textquotedbl{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
 }
@@ -133,7 +135,7 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
         *_latex_lines(sheet.lines),
         r"\bottomrule",
         r"\end{tabular}",
-        rf"\caption{{{' '.join([_latex_legend(), *_latex_notes(sheet, footnotes)])}}}",
+        rf"\caption{{{' '.join([_latex_legend(sheet), *_latex_notes(sheet, footnotes)])}}}",
         r"\end{table}",
         *(f"% {one_line(note)}" for note in ties_notes([sheet])[1:]),
     ]
@@ -161,7 +163,7 @@ def _latex_cell(cell: TableCell) -> str:
     if not cell.value:
         return "--"
     shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")
-    reach = rf" {{\scriptsize $\pm${cell.reach}}}" if cell.reach else ""
+    reach = rf" {{\scriptsize {_latex(cell.reach)}}}" if cell.reach else ""
     ties = _latex(TIES_MARK) if cell.ties else ""
     paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
     return f"{shown % cell.value}{reach}{ties}{paper}"
@@ -171,12 +173,9 @@ def _latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in one_line(text))
 
 
-def _latex_legend() -> str:
-    return (
-        _legend(r"\textbf{bold}", r"\underline{underlined}")
-        .replace("95%", r"95\%")
-        .replace("±", r"$\pm$")
-    )
+def _latex_legend(sheet: Sheet) -> str:
+    legend = _legend(sheet.metrics, r"\textbf{bold}", r"\underline{underlined}")
+    return legend.replace("95%", r"95\%").replace("±", r"$\pm$")
 
 
 def _over(sheet: Sheet) -> list[tuple[Any, str]]:
@@ -195,9 +194,9 @@ def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
     return [f"{TIES_MARK} {TIES_NOTE}", *notes] if marked else []
 
 
-def _legend(best: str, tied: str) -> str:
+def _legend(metrics: Iterable[str], best: str, tied: str) -> str:
     return (
-        f"Per cent, ± half of the {LEVEL:.0%} interval (bootstrap over source images). "
-        f"The best of a column is {best}; what the paired test cannot tell from it is {tied}. "
+        f"{intervals_note(metrics)} The best of a column is {best}; what the paired test cannot "
+        f"tell from it is {tied}. "
         "Published values are in brackets."
     )

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, Protocol, heading, is_baseline
+from counterpoint.metrics import (
+    RESAMPLES,
+    TIES_MARK,
+    TIES_NOTE,
+    Protocol,
+    heading,
+    intervals_note,
+    is_baseline,
+)
 from counterpoint.reports.examples import COUNT, examples
 from counterpoint.reports.figures.densities import densities
 from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
@@ -242,6 +250,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals["intervals_note"] = intervals_note
     made.filters["csv_uri"] = csv_uri
     made.filters["file_name"] = file_name
     return made

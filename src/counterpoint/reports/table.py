@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -15,6 +16,7 @@ from counterpoint.metrics import (
     depends_on_ties,
     heading,
     in_order,
+    interval_text,
     is_baseline,
     ties_by_model,
 )
@@ -33,7 +35,7 @@ class TableCell:
     """One number as it is written. `published` is what a paper says of the same."""
 
     value: str = ""
-    reach: str = ""  # half of the interval's width
+    reach: str = ""  # half of the interval's width, or both ends
     standing: Standing = ""
     ties: bool = False  # the number depends on them
     published: str = ""
@@ -87,13 +89,18 @@ class Sheet:
         return any(cell.ties for line in self.lines for cell in line.cells)
 
     @property
+    def metrics(self) -> list[str]:
+        """Of each column."""
+        return [metric for head in self.heads for metric in head.metrics]
+
+    @property
     def columns(self) -> list[str]:
-        return [heading(metric) for head in self.heads for metric in head.metrics]
+        return [heading(metric) for metric in self.metrics]
 
     @property
     def lower(self) -> list[bool]:
         """Of each column, whether less is better."""
-        return [METRICS[m].better == "lower" for head in self.heads for m in head.metrics]
+        return [METRICS[metric].better == "lower" for metric in self.metrics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +117,7 @@ class Tables:
     @property
     def metrics(self) -> list[str]:
         """Those of its columns, each once."""
-        return list(
-            dict.fromkeys(m for sheet in self.whole for head in sheet.heads for m in head.metrics)
-        )
+        return list(dict.fromkeys(metric for sheet in self.whole for metric in sheet.metrics))
 
 
 def tables(material: ReportData, numbers: Sequence[RankedRow], papers: Papers) -> Tables:
@@ -228,7 +233,7 @@ def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
     return TableCell(
         written(name, number.value),
-        written(name, (number.ci_high - number.ci_low) / 2) + spread,
+        interval_text(number.value, number.ci_low, number.ci_high, partial(written, name)) + spread,
         number.standing,
         depends_on_ties(number),
         "" if beside is None else written(name, beside.published),

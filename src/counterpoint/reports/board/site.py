@@ -165,7 +165,6 @@ class _Site:
 
     def _index(self) -> None:
         data, sheet = self.data, index_sheet(self.data, self.top)
-        metrics = dict.fromkeys(m for head in sheet.heads for m in head.metrics)
         self._page(
             "index.html",
             "index",
@@ -173,7 +172,7 @@ class _Site:
             sheet=sheet,
             families=list(dict.fromkeys(head.family for head in sheet.heads)),
             figures=[f for f in [brittle_figure(data)] if f],
-            meanings=meanings(list(metrics)),
+            meanings=meanings(list(dict.fromkeys(sheet.metrics))),
             apart=any(cell.apart for line in sheet.lines for cell in line.cells),
             part=any("(part)" in head.cases for head in sheet.heads),
             ours=len(data.runs),
@@ -196,11 +195,13 @@ class _Site:
     def _model(self, label: str) -> None:
         runs = [one for one in self.data.runs if one.label == label]
         values = {key: found for key, found in self.data.papers.values.items() if key[0] == label}
+        sheets = model_sheets(self.data, label, self.links)
         self._page(
             f"models/{self.top.models[label]}.html",
             "model",
             label,
-            sheets=model_sheets(self.data, label, self.links),
+            sheets=sheets,
+            metrics=[metric for sheet in sheets.values() for metric in sheet.metrics],
             beside=besides(Papers(values, {})),
             runs=[self._run(one) for one in runs],
         )

@@ -13,8 +13,16 @@ import numpy as np
 
 from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, is_gallery
 from counterpoint.images import scheme_of
-from counterpoint.metrics import ALL, METRICS, TIES_MARK, depends_on_ties, heading
-from counterpoint.runs import Row
+from counterpoint.metrics import (
+    ALL,
+    METRICS,
+    TIES_MARK,
+    depends_on_ties,
+    heading,
+    interval_text,
+    intervals_note,
+)
+from counterpoint.runs import Row, percent
 from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import StudioError
@@ -256,10 +264,10 @@ def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class LinkedNumber:
-    """A value with half of its interval's width, in per cent, and where its cases are."""
+    """A value with its interval, in per cent, and where its cases are."""
 
     value: str
-    half: str
+    interval: str
     address: str
 
 
@@ -285,6 +293,10 @@ class NumbersTable:
     lines: list[RunLine]
     chance: dict[str, str]
     ties: bool  # whether some number depends on them
+
+    @property
+    def note(self) -> str:
+        return intervals_note(self.headings)
 
 
 def numbers_table(library: Library, benchmark: str) -> NumbersTable:
@@ -312,8 +324,8 @@ def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
     place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
         row.metric: LinkedNumber(
-            f"{100 * row.value:.1f}{TIES_MARK if depends_on_ties(row) else ''}",
-            f"{100 * (row.ci_high - row.ci_low) / 2:.1f}",
+            f"{percent(row.value)}{TIES_MARK if depends_on_ties(row) else ''}",
+            interval_text(row.value, row.ci_low, row.ci_high, percent),
             # Of a gallery, which is one case with many queries, this is the case.
             url("/browse", **place, metric=row.metric),
         )
