@@ -13,15 +13,17 @@ from api_server import KEY, Server, serve
 from paper_commands import Desk, Expected, problems, read_document
 from papers_aro import ARO, ZERO_SHOT
 from papers_hard_positives import HARD_POSITIVES
+from papers_sugarcrepe import SUGARCREPE
 
 pytestmark = pytest.mark.slow
 
 PAPERS: dict[str, dict[str, list[Expected]]] = {
     "Hard Positives": HARD_POSITIVES,
+    "SugarCrepe": SUGARCREPE,
     "ARO and NegCLIP": ARO,
     "Zero-shot suites": ZERO_SHOT,
 }
-NOT_YET = ["SugarCrepe", "BiVLC"]
+NOT_YET = ["BiVLC"]
 
 
 @pytest.fixture(scope="module")

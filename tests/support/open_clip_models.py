@@ -81,11 +81,13 @@ def build(model_cfg: dict, seed: int = 0) -> torch.nn.Module:
     return model
 
 
-def save_model(folder: Path, model_cfg: dict = CLIP, preprocess: dict = PREPROCESS) -> Path:
+def save_model(
+    folder: Path, model_cfg: dict = CLIP, preprocess: dict = PREPROCESS, seed: int = 0
+) -> Path:
     """An open_clip folder of a tiny model, with the world's vocabulary."""
     folder.mkdir(exist_ok=True)
     save_file(
-        {name: value.contiguous() for name, value in build(model_cfg).state_dict().items()},
+        {name: value.contiguous() for name, value in build(model_cfg, seed).state_dict().items()},
         folder / WEIGHTS,
     )
     config = {"model_cfg": model_cfg, "preprocess_cfg": preprocess}

@@ -32,6 +32,7 @@ SMALLER = {
     "generate negatives": "--workers 1",
     "generate positives": "--workers 1",
     "sweep": _STEPS,
+    "sweep plan.yaml": "",
     "train": _STEPS,
 }
 
@@ -50,15 +51,17 @@ def read_document() -> dict[str, list[Row]]:
     for part in DOCUMENT.read_text(encoding="utf-8").split("\n## ")[1:]:
         title = part.partition("\n")[0].partition(" (")[0]
         lines = [line for line in part.splitlines() if line.startswith("| ")][1:]
+        plans = re.findall(r"```yaml\n# (\S+)\n(.*?)```", part, re.DOTALL)
         if lines:
-            found[title] = [_row(line) for line in lines]
+            found[title] = [_row(line, dict(plans)) for line in lines]
     return found
 
 
-def _row(line: str) -> Row:
+def _row(line: str, plans: dict[str, str]) -> Row:
     what, *cells = (cell.strip() for cell in line.strip("| ").split(" | "))
     text = " ".join(cells)
-    files = {name: content for content, name in re.findall(r"with `([^`]+)` in `([^`]+)`", text)}
+    files = {name: content for name, content in plans.items() if name in text}
+    files |= {name: content for content, name in re.findall(r"with `([^`]+)` in `([^`]+)`", text)}
     return Row(what, re.findall(r"`(counterpoint [^`]*)`", text), files)
 
 
@@ -110,7 +113,8 @@ class Desk:
         for name, value in STANDS_FOR.items():
             command = re.sub(rf"{name}\b", value, command)
         verbs = [verb for verb in SMALLER if f"{command} ".startswith(f"counterpoint {verb} ")]
-        for word in shlex.split(command) + [w for verb in verbs for w in SMALLER[verb].split()]:
+        more = SMALLER[max(verbs, key=len)] if verbs else ""
+        for word in shlex.split(f"{command} {more}"):
             yield str(self.latest) if word == "RUN" else word
 
 

@@ -62,8 +62,8 @@ def coco_captions(file: Path) -> Path:
 
 def working_folder(folder: Path) -> None:
     """What a reader is assumed to have in the folder of the commands."""
-    for year in (2014, 2017):
-        coco_captions(folder / f"captions_train{year}.json")
+    for name in ("train2014", "train2017", "val2017"):
+        coco_captions(folder / f"captions_{name}.json")
     photographs(folder / "IMAGES", [f"{n:012}.jpg" for n in range(len(CAPTIONS))])
     photographs(folder / "IMAGES", ["7.jpg"])
     write_json(folder / "val_sceneGraphs.json", {"7": _SCENE_GRAPH})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from campaigns import answer_all, rightly
 from paper_commands import Done, Expected
 
 from counterpoint.runs.folders import load_run
-from counterpoint.studio.database import open_database
+from counterpoint.studio.database import Item, open_database
 
 
 def equal(found: object, wanted: object) -> None:
@@ -104,13 +105,44 @@ def page_of_studio(*texts: str) -> Expected:
     return says("<html", *texts)
 
 
-def asked(campaign: str, items: int) -> Expected:
-    """A campaign of so many items, which its annotators then answer."""
+def sweep_of(models: int, cases: Mapping[str, int]) -> Expected:
+    """So many models on these benchmarks, whose scores differ from model to model."""
 
     def check(done: Done) -> None:
-        assert f"{campaign}: {items} items" in done.out, "another number of items"
+        found = [load_run(folder) for folder in done.runs]
+        equal(len({run.model for run in found}), models)
+        for run in found:
+            equal({name: len(part.cases) for name, part in run.parts.items()}, dict(cases))
+        first = next(iter(cases))
+        equal(len({run.parts[first].scores.tobytes() for run in found}), models)
+
+    return check
+
+
+def columns(name: str, *wanted: str) -> Expected:
+    """A CSV with rows, and these columns."""
+
+    def check(_: Done) -> None:
+        found = pl.read_csv(name)
+        assert found.height and set(wanted) <= set(found.columns), found
+
+    return check
+
+
+def _rightly(person: int, item: Item) -> str:
+    """The known answer, or the first option where none is known."""
+    known = rightly(person, item)
+    return "0" if known == "none" else known
+
+
+def asked(campaign: str, items: int | None = None) -> Expected:
+    """A campaign of so many items, or of any, which its annotators then answer."""
+
+    def check(done: Done) -> None:
+        [count] = re.findall(rf"{campaign}: (\d+) items", done.out)
+        assert int(count) and items in (None, int(count)), f"{count} items"
         database = open_database("studio.db")
-        answer_all(database, rightly, campaign)
+        answer_all(database, _rightly, campaign)
         database.close()
 
     return check

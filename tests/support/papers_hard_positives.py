@@ -48,10 +48,11 @@ HARD_POSITIVES: dict[str, list[Expected]] = {
     "training data": [
         table("train.parquet", 8, lambda row: row["image"].startswith("IMAGES/")),
     ],
-    "training of HN, HP, HP+HN": [
+    "training of HN, HP, HP+HN and of the control (Table 10)": [
         trained("hn", "clip", "negatives"),
         trained("hp", "clip", "analogy"),
         trained("hp-hn", "clip", "negatives", "analogy"),
+        trained("clip-ft-hp", "clip"),
     ],
     "Table 1, swap-only and replace-only": [
         trained("hp-hn", "clip", "negatives", "analogy", only="swap"),

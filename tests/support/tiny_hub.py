@@ -5,10 +5,13 @@ Their classes are the real ones, their weights random.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import diffusion_models
 import hf_models
@@ -18,18 +21,22 @@ import text_models
 import torch
 from huggingface_hub import constants
 from open_clip_models import BASE, CLIP, TEXT, WEIGHTS, save_model, tokenizer_of
+from paper_commands import DOCUMENT
 from safetensors.torch import load_file
 from xvlm_models import save_xvlm
 
-LONG = {**CLIP, "text_cfg": {**TEXT, "context_length": 77}}  # prompts of VTAB
-VIT, RESNET = "ViT-B-32-quickgelu", "RN50"
+_LONG = {**TEXT, "context_length": 77}  # for the prompts of VTAB
+_VIT = {**CLIP, "text_cfg": _LONG}
+_RESNET = {**_VIT, "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8}}
+VIT, SCRATCH = "ViT-B-32-quickgelu", "RN50"
+# Architecture and tag of every model of open_clip that the document names.
+NAMED = sorted(set(re.findall(r"open_clip:([\w.-]+)/(\w+)", DOCUMENT.read_text())))
 TINY = {
-    VIT: {**LONG, "quick_gelu": True},
-    RESNET: {
-        "embed_dim": 16,
-        "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8},
-        "text_cfg": LONG["text_cfg"],
-    },
+    name: {
+        **(_RESNET if name.startswith("RN") else _VIT),
+        "quick_gelu": name.endswith("-quickgelu"),
+    }
+    for name in [SCRATCH, *(name for name, _ in NAMED)]
 }
 _REPOSITORY, _COMMIT = "models--{}", "0" * 40
 
@@ -64,7 +71,7 @@ def fill(cache: Path, words: list[str]) -> Path:
 def _models(words: list[str]) -> dict[str, Callable[[Path], object]]:
     drawn = diffusion_models.save_models
     return {
-        "timm/vit_base_patch32_clip_224.openai": lambda at: save_model(at, TINY[VIT]),
+        **{_repository(*model): partial(_save, *model) for model in NAMED},
         "Salesforce/blip-itm-base-coco": lambda at: hf_models.save(
             at, lambda: hf_models.blip(room=2)
         ),
@@ -77,6 +84,15 @@ def _models(words: list[str]) -> dict[str, Callable[[Path], object]]:
         "mhdang/dpo-sdxl-text2image-v1": lambda at: _moved(drawn, at, "dpo"),
         "stabilityai/stable-diffusion-2-inpainting": lambda at: _moved(drawn, at, "inpaint"),
     }
+
+
+def _repository(name: str, tag: str) -> str:
+    return str(open_clip.get_pretrained_cfg(name, tag)["hf_hub"]).strip("/")
+
+
+def _save(name: str, tag: str, folder: Path) -> None:
+    """Each with weights of its own."""
+    save_model(folder, TINY[name], seed=crc32(f"{name} {tag}".encode()))
 
 
 def _moved(save: Callable[..., dict[str, Path]], folder: Path, name: str) -> None:
