@@ -9,9 +9,12 @@ import polars as pl
 import pytest
 from errors import raises
 from hypothesis import given, strategies as st
+from typer.testing import CliRunner
 
-from counterpoint.cases.table import ImageRef
-from counterpoint.generation.importing import NO_TEXT, import_texts
+from counterpoint.cases.files import write_cases
+from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.cli.app import app
+from counterpoint.generation.importing import NO_TEXT, SEVERAL, import_cases, import_texts
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.making import TextSettings
 from counterpoint.generation.pairs import (
@@ -21,6 +24,7 @@ from counterpoint.generation.pairs import (
     read_about,
     read_pairs,
     rebased,
+    root_of,
     tabulate,
     write_pairs,
 )
@@ -196,3 +200,42 @@ def test_another_layout_is_named(tmp_path: Path, values: list[object], code: str
     with raises("E-FILE-MISSING"):
         gone = tmp_path / "gone.jsonl"
         import_texts(open_captions(str(file)), gone, settings, out, type="replace")
+
+
+def test_a_benchmarks_own_texts_become_pairs(tmp_path: Path) -> None:
+    image = ImageRef("photos/1.jpg")
+    cases = [
+        caption_case("0", image, ("a red bus", "a bus in red"), ("a BLUE bus",), ("replace/att",)),
+        caption_case("1", image, ("a cat",), ("a dog", "a cow"), ("animals",)),
+        Case("2", (image, ImageRef("2.jpg")), ("x", "y"), ((True, False), (False, True))),
+    ]
+    write_cases(Cases.build(cases, source="own"), tmp_path / "cases.parquet")
+    settings, out = TextSettings("positive", (), form="uniform"), tmp_path / "pairs.parquet"
+    made = import_cases(str(tmp_path / "cases.parquet"), None, settings, out, type="add")
+    names = ("source", "image", "caption", "text", "kind", "type", "subtype")
+    found = pl.concat(read_pairs(out)).select(names).sort("source", "text").rows()
+    assert found == [
+        ("0", image.path, "A red bus.", "A BLUE bus.", "negative", "replace", "att"),
+        ("0", image.path, "A red bus.", "A bus in red.", "positive", "replace", "att"),
+        ("1", image.path, "A cat.", "A cow.", "negative", "add", ""),
+        ("1", image.path, "A cat.", "A dog.", "negative", "add", ""),
+    ]
+    assert made.counts[f"imported/{tmp_path}/cases.parquet", SEVERAL] == 1
+    assert root_of(out) == tmp_path
+    only = import_cases(
+        str(tmp_path / "cases.parquet"), None, settings, tmp_path / "p.parquet", kinds=["positive"]
+    )
+    assert only.rows == 1
+
+
+def test_captions_are_no_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "captions.json").write_text('[{"caption": "a cat", "image": "1.jpg"}]')
+    words = [
+        "generate",
+        "import",
+        str(tmp_path / "captions.json"),
+        "-o",
+        str(tmp_path / "p.parquet"),
+    ]
+    found = CliRunner().invoke(app, words)
+    assert found.exit_code == 2 and "need a file of texts" in found.output

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Table
@@ -194,21 +194,27 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
 
 def import_(
     input: Input,
-    texts: Annotated[
-        Path, typer.Argument(help="One JSON string per line, in the order of the captions.")
-    ],
     out: Out,
+    texts: Annotated[
+        Path | None,
+        typer.Argument(
+            help="One JSON string per line, in the order of the captions. Without it, INPUT is a "
+            "benchmark or a case file, whose own texts are taken."
+        ),
+    ] = None,
     kind: Annotated[
-        Literal["negative", "positive"], typer.Option(help="What the texts are.")
-    ] = "positive",
+        Literal["negative", "positive"] | None,
+        typer.Option(help="What the texts are; default: positive; of a benchmark: both."),
+    ] = None,
     type: Annotated[
         Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"],
-        typer.Option(help="The type of change."),
+        typer.Option(help="The type of change, where a benchmark's groups do not say it."),
     ] = "replace",
     subtype: Annotated[
         Literal["obj", "att", "rel", "count", "bind", ""],
         typer.Option(help="What is changed; empty: unknown."),
     ] = "",
+    form: Form = "caption",
     checks: Annotated[
         bool, typer.Option("--checks/--no-checks", help="Let the checks reject texts.")
     ] = False,
@@ -227,18 +233,25 @@ def import_(
 
     counterpoint generate import captions_train2017.json swap.jsonl -o swap.parquet --type swap
 
+    counterpoint generate import sugarcrepe -o sugarcrepe.parquet --format uniform
+
     Line n is the text of caption n; null or "None" where there is none.
     """
-    from counterpoint.generation import TextSettings, import_texts
-    from counterpoint.generation.inputs import CaptionOptions
+    from counterpoint.generation import KINDS, TextSettings, import_cases, import_texts
+    from counterpoint.generation.inputs import CaptionOptions, is_case_file
 
-    settings = TextSettings(kind, (), checks=checks)
+    settings = TextSettings(kind or "positive", (), checks=checks, form=form)
     options = CaptionOptions(caption_column, image_column, None, split)
-    captions = _captions(input, data, images, options, 0)
+    if texts is None and Path(input).is_file() and not is_case_file(Path(input)):
+        raise typer.BadParameter("captions need a file of texts", param_hint="TEXTS")
     with progress_bars() as bars:
-        made = import_texts(
-            captions, texts, settings, out, type=type, subtype=subtype, progress=bars
-        )
+        what: dict[str, Any] = {"type": type, "subtype": subtype, "progress": bars}
+        if texts is None:
+            kinds = (kind,) if kind else KINDS
+            made = import_cases(input, data, settings, out, images=images, kinds=kinds, **what)
+        else:
+            captions = _captions(input, data, images, options, 0)
+            made = import_texts(captions, texts, settings, out, **what)
     _show(made, out, as_json)
 
 

@@ -1,6 +1,6 @@
 from .caption_parts import exchanged as exchanged, phrases_of as phrases_of
 from .from_graphs import generate_from_graphs as generate_from_graphs
-from .importing import import_texts as import_texts
+from .importing import import_cases as import_cases, import_texts as import_texts
 from .making import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,

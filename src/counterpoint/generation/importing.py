@@ -1,14 +1,16 @@
-"""Texts that were made elsewhere, as a pairs file: one JSON string per line, one line per caption.
+"""Texts that were made elsewhere, as a pairs file: of a file, or the negatives of a benchmark.
 
-This is how the authors of the hard positives write what their language model answered
-(`hard_positives_ft`): line n is the answer for caption n, and `None` where nothing was asked. Only
-the first line of an answer that has words is taken, because the raw answers go on after it.
+A file has one JSON string per line, one line per caption. This is how the authors of the hard
+positives write what their language model answered (`hard_positives_ft`): line n is the answer for
+caption n, and `None` where nothing was asked. Only the first line of an answer that has words is
+taken, because the raw answers go on after it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +20,16 @@ import polars as pl
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import open_regular, parse_json, shown
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cases import PROMPTS
 from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.making import DraftChecker, TextSettings, readable
 from counterpoint.generation.pairs import (
+    KINDS,
+    SUBTYPES,
+    TYPES,
+    Kind,
     Pair,
     Type,
     require_parquet,
@@ -33,6 +41,7 @@ from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import PIECE, Generated, with_counts
 
 NO_TEXT: Final = "the file has no text"
+SEVERAL: Final = "a case of several images"
 _NONE: Final = ("", "none", "null")
 _LONGEST: Final = 1 << 20  # bytes of a line
 
@@ -48,34 +57,106 @@ def import_texts(
     progress: Progress | None = None,
 ) -> Generated:
     """Write the pairs file `out`. The captions and the lines must be equally many."""
-    require_parquet(out)
-    counts: Counter[tuple[str, str]] = Counter()
     method = f"imported/{texts.stem}"
-    advance = (progress or Quiet()).start("captions", captions.total)
+    about = {"fingerprint": captions.fingerprint, "texts": texts.name, "methods": [method]}
+
+    def rows() -> Iterator[ImportRow]:
+        for source, text in _aligned(captions, texts):
+            drafts = [Draft(text, type, subtype)] if text else [Rejection(NO_TEXT)]
+            yield source, {settings.kind: drafts}
+
+    place = (captions.name, captions.root, captions.total)
+    return _write(rows(), out, place, about, settings, progress)
+
+
+def import_cases(
+    name: str,
+    data: Path | None,
+    settings: TextSettings,
+    out: Path,
+    *,
+    images: Path | None = None,
+    kinds: Sequence[Kind] = KINDS,
+    type: Type = "replace",
+    subtype: str = "",
+    progress: Progress | None = None,
+) -> Generated:
+    """Write the pairs file `out` of a benchmark's own negatives and positives.
+
+    The caption is the first true one of a case of one image. A group such as `swap/att` says what
+    was changed; where it does not, `type` and `subtype` do.
+    """
+    _, cases = load_benchmark(name, data)
+    about = {"fingerprint": cases.content_hash(), "methods": [f"imported/{name}"]}
+
+    def rows() -> Iterator[ImportRow]:
+        for number in range(len(cases)):
+            case = cases.case(number)
+            label = next(filter(None, map(_label, case.groups)), (type, subtype))
+            texts: dict[Kind, list[str]] = {"positive": [], "negative": []}
+            caption = ""
+            for text, true in zip(case.captions, case.truth[0], strict=True):
+                plain = text.split(PROMPTS)[0]
+                if true and not caption:
+                    caption = plain
+                else:
+                    texts["positive" if true else "negative"].append(plain)
+            drafts: dict[Kind, Sequence[Draft | Rejection]] = {
+                kind: [Draft(text, *label) for text in texts[kind]] for kind in kinds
+            }
+            if len(case.images) > 1:
+                drafts = {kinds[0]: [Rejection(SEVERAL)]}
+            image = case.images[0] if case.images[0].text is None else None
+            yield SourceCaption(case.id, image, caption), drafts
+
+    place = (name, images or cases.root, len(cases))
+    return _write(rows(), out, place, about, settings, progress)
+
+
+def _label(group: str) -> tuple[Type, str] | None:
+    """The type and subtype that a group names, as those of SugarCrepe do."""
+    name, _, subtype = group.partition("/")
+    found = next((type for type in TYPES if type == name), None)
+    return (found, subtype) if found and subtype in SUBTYPES else None
+
+
+ImportRow = tuple[SourceCaption, Mapping[Kind, Sequence[Draft | Rejection]]]
+
+
+def _write(
+    rows: Iterator[ImportRow],
+    out: Path,
+    place: tuple[str, Path | None, int | None],
+    about: dict[str, Any],
+    settings: TextSettings,
+    progress: Progress | None,
+) -> Generated:
+    require_parquet(out)
+    name, root, count = place
+    advance = (progress or Quiet()).start("captions", count)
     about = {
-        "input": captions.name,
-        "fingerprint": captions.fingerprint,
-        "root": str(captions.root.absolute()) if captions.root else None,
-        "texts": texts.name,
-        "methods": [method],
+        "input": name,
+        "root": str(root.absolute()) if root else None,
         "seed": settings.seed,
         "checks": settings.checks,
+        "form": settings.form,
+        **about,
     }
+    counts: Counter[tuple[str, str]] = Counter()
     wordnet = settings.vocabulary().wordnet if settings.checks else None
     total = 0
 
     def frames() -> Iterator[pl.DataFrame]:
         nonlocal total
-        rows = _aligned(captions, texts)
         while piece := list(islice(rows, PIECE)):
             total += len(piece)
-            drafts = {source.id: text for source, text in piece}
+            drafts = {source.id: of for source, of in piece}
             pairs: list[Pair] = []
             for source in readable([source for source, _ in piece], counts):
-                checker = DraftChecker(source, settings, counts, wordnet)
-                text = drafts[source.id]
-                draft = Draft(text, type, subtype) if text else Rejection(NO_TEXT)
-                pairs += checker.accepted(iter([draft]), method, "1")
+                for kind, texts in drafts[source.id].items():
+                    checker = DraftChecker(source, replace(settings, kind=kind), counts, wordnet)
+                    for text in texts:
+                        pairs += checker.accepted(iter([text]), about["methods"][0], "1")
             advance(len(piece))
             yield tabulate(pairs)
 

@@ -80,7 +80,7 @@ def _open(name: str, data: Path | None, options: CaptionOptions) -> Captions:
     if name.partition(":")[0] == WORLD:
         return _of_world(name)
     path = Path(name)
-    if path.is_file() and path.suffix in READERS and not _is_case_file(path):
+    if path.is_file() and path.suffix in READERS and not is_case_file(path):
         return _of_file(path, options)
     if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
@@ -137,7 +137,7 @@ def _parquet_rows(path: Path, options: CaptionOptions) -> int | None:
     return int(pq.read_metadata(path).num_rows)
 
 
-def _is_case_file(path: Path) -> bool:
+def is_case_file(path: Path) -> bool:
     """Whether a .parquet or .jsonl holds cases: images x captions x truth."""
     if path.suffix == ".parquet":
         return set(CASE_SCHEMA) <= set(parquet_columns(path))
