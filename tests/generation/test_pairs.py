@@ -205,20 +205,52 @@ def test_another_layout_is_named(tmp_path: Path, values: list[object], code: str
 def test_a_benchmarks_own_texts_become_pairs(tmp_path: Path) -> None:
     image = ImageRef("photos/1.jpg")
     cases = [
-        caption_case("0", image, ("a red bus", "a bus in red"), ("a BLUE bus",), ("replace/att",)),
-        caption_case("1", image, ("a cat",), ("a dog", "a cow"), ("animals",)),
-        Case("2", (image, ImageRef("2.jpg")), ("x", "y"), ((True, False), (False, True))),
+        caption_case(
+            "0",
+            image,
+            ("a red bus on a road", "a road with a red bus"),
+            ("a BLUE bus on a road",),
+            ("replace/att",),
+        ),
+        caption_case(
+            "1", image, ("a cat on a mat",), ("a dog on a mat", "a cow on a mat"), ("animals",)
+        ),
+        Case(
+            "2",
+            (image, ImageRef("2.jpg")),
+            ("a dog on a mat", "a cat on a mat"),
+            ((True, False), (False, True)),
+        ),
     ]
     write_cases(Cases.build(cases, source="own"), tmp_path / "cases.parquet")
-    settings, out = TextSettings("positive", (), form="uniform"), tmp_path / "pairs.parquet"
+    settings, out = (
+        TextSettings("positive", (), checks=False, form="uniform"),
+        tmp_path / "pairs.parquet",
+    )
     made = import_cases(str(tmp_path / "cases.parquet"), None, settings, out, type="add")
     names = ("source", "image", "caption", "text", "kind", "type", "subtype")
     found = pl.concat(read_pairs(out)).select(names).sort("source", "text").rows()
     assert found == [
-        ("0", image.path, "A red bus.", "A BLUE bus.", "negative", "replace", "att"),
-        ("0", image.path, "A red bus.", "A bus in red.", "positive", "replace", "att"),
-        ("1", image.path, "A cat.", "A cow.", "negative", "add", ""),
-        ("1", image.path, "A cat.", "A dog.", "negative", "add", ""),
+        (
+            "0",
+            image.path,
+            "A red bus on a road.",
+            "A BLUE bus on a road.",
+            "negative",
+            "replace",
+            "att",
+        ),
+        (
+            "0",
+            image.path,
+            "A red bus on a road.",
+            "A road with a red bus.",
+            "positive",
+            "replace",
+            "att",
+        ),
+        ("1", image.path, "A cat on a mat.", "A cow on a mat.", "negative", "add", ""),
+        ("1", image.path, "A cat on a mat.", "A dog on a mat.", "negative", "add", ""),
     ]
     assert made.counts[f"imported/{tmp_path}/cases.parquet", SEVERAL] == 1
     assert root_of(out) == tmp_path
