@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_every_tag_of_open_clip_is_accepted_or_its_named_fix_is():
     assert "ViT-B-32/openai" in fixes
     # A fix that is refused in its turn leaves the user no way to load the model.
     assert {tag: fix for tag, fix in fixes.items() if named_fix(fix)} == {}
+
+
+def test_the_models_that_the_docs_name_exist():
+    """Such as the 17 of SugarCrepe's Table 8."""
+    pages = (Path(__file__).parents[2] / "docs").rglob("*.md")
+    found = {
+        id
+        for page in pages
+        for id in re.findall(r"open_clip:([\w-]+/[\w-]+)", page.read_text(encoding="utf-8"))
+    }
+    tags = {f"{name}/{tag}" for name, tag in open_clip.list_pretrained()}
+    assert len(found & tags) > 17
+    assert found - tags - {"NAME/TAG", "NAME/FILE"} == set()
+    assert {id: fix for id in found & tags if (fix := named_fix(id))} == {}
 
 
 def named_fix(id: str) -> str | None:
