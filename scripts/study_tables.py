@@ -12,9 +12,11 @@ import numpy as np
 import polars as pl
 from study import BASE, Study
 
-from counterpoint.metrics.statistics import ALL, LEVEL, Averaging, estimate
+from counterpoint.metrics.paired import differences
+from counterpoint.metrics.statistics import ALL, LEVEL, estimate
 
 AGAINST: Final = ("hp-hn", "clip-ft")
+NONE: Final = "no difference shown"
 RESAMPLES: Final = 2000
 # Student's t for a 95 % interval of a mean of so many seeds.
 STUDENT: Final = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
@@ -26,7 +28,7 @@ class Number:
 
     `case_low`, `case_high`: bootstrap over cases of the mean over seeds. `seed_low`, `seed_high`:
     Student's interval over seeds. `verdicts`: against other rows, paired by case and seed; not
-    "tied" if the bootstrap over cases says so and every seed has the same sign.
+    "no difference shown" if the test over cases shows one and every seed has the same sign.
     """
 
     row: str
@@ -82,7 +84,10 @@ def _numbers(
         return []
     clusters, metrics = one[f"{benchmark}/clusters"], one[f"{benchmark}/metrics"].tolist()
     table = {s: of[f"{benchmark}/values"].astype(float)[members] for s, of in mine.items()}
-    levels = _estimates(np.mean(list(table.values()), axis=0), clusters[members])
+    levels = [
+        one[:3]
+        for one in _found(estimate, np.mean(list(table.values()), axis=0), clusters[members])
+    ]
     means = np.array([np.nanmean(values, axis=0) for values in table.values()])
     told = {name: ([""] * len(metrics), [""] * len(metrics)) for name in AGAINST}
     for other in rivals:
@@ -92,7 +97,7 @@ def _numbers(
         # Of all pairs at once: no value of a case, so only seeds say how sure it is.
         mine_by_seed = _pooled(mine, benchmark, group, j)
         means[:, j] = list(mine_by_seed.values())
-        levels[j] = (float(means[:, j].mean()), math.nan, math.nan, math.nan)
+        levels[j] = (float(means[:, j].mean()), math.nan, math.nan)
         for other in AGAINST:
             if told[other][0][j]:
                 theirs_by_seed = _pooled(loaded[other], benchmark, group, j)
@@ -131,13 +136,13 @@ def against(
         blank = [""] * next(iter(mine.values())).shape[1]
         return blank, [*blank]
     gaps = [mine[seed] - theirs[seed] for seed in seeds]
-    found = _estimates(np.mean(gaps, axis=0), clusters)
+    found = _found(differences, np.mean(gaps, axis=0), clusters)
     signs = np.sign([np.nanmean(gap, axis=0) for gap in gaps])
     agree = (np.abs(signs.sum(axis=0)) == len(seeds)).tolist()
-    shown = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high, _ in found]
+    shown = [f"{value:+.4f} [{low:+.4f}, {high:+.4f}]" for value, low, high, *_ in found]
     words = [
-        ("higher" if value > 0 else "lower") if p < 1 - LEVEL and same else "tied"
-        for (value, _, _, p), same in zip(found, agree, strict=True)
+        ("higher" if value > 0 else "lower") if p < 1 - LEVEL and same else NONE
+        for (value, *_, p), same in zip(found, agree, strict=True)
     ]
     return shown, words
 
@@ -153,16 +158,17 @@ def _pooled_against(mine: dict[int, float], theirs: dict[int, float]) -> tuple[s
     gaps = np.array([mine[seed] - theirs[seed] for seed in sorted(set(mine) & set(theirs))])
     low, high = _over_seeds(gaps)
     if low is None or high is None:
-        return f"{gaps.mean():+.4f}", "tied"
-    words = "higher" if low > 0 else "lower" if high < 0 else "tied"
+        return f"{gaps.mean():+.4f}", NONE
+    words = "higher" if low > 0 else "lower" if high < 0 else NONE
     return f"{gaps.mean():+.4f} [{low:+.4f}, {high:+.4f}]", words
 
 
-def _estimates(values: np.ndarray, clusters: np.ndarray) -> list[tuple[float, float, float, float]]:
+def _found(kind: Callable[..., Any], values: np.ndarray, clusters: np.ndarray) -> list[Any]:
+    """Estimates, or differences, of the columns over all cases."""
     members = {ALL: np.arange(len(values))}
     numbered = np.unique(clusters, return_inverse=True)[1].reshape(-1)
-    found = estimate(values, numbered, members, Averaging(()), resamples=RESAMPLES)[ALL]
-    return [(e.value, e.low, e.high, e.p) for e in found]
+    found: list[Any] = kind(values, numbered, members, resamples=RESAMPLES)[ALL]
+    return found
 
 
 def _over_seeds(means: np.ndarray) -> tuple[float | None, float | None]:
@@ -223,7 +229,7 @@ def _cell(number: Number | None) -> str:
     one, digits = (100, 1) if share else (1, 3)
     low, high = number.seed_low, number.seed_high
     spread = "" if low is None or high is None else f" ±{one * (high - low) / 2:.{digits}f}"
-    signs = {"higher": "↑", "lower": "↓", "tied": "="}
+    signs = {"higher": "↑", "lower": "↓", NONE: "="}
     told = dict(part.split(": ") for part in number.verdicts.split("; ") if part)
     marks = "/".join(signs[told[name]] if name in told else "·" for name in AGAINST)
     return f"{one * number.value:.{digits}f}{spread}" + (f" {marks}" if told else "")

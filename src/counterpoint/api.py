@@ -87,9 +87,14 @@ def compare(
     *,
     protocol: str | Protocol | None = None,
     resamples: int = RESAMPLES,
+    margin: float | None = None,
 ) -> Comparison:
-    """Is run A better than run B? Paired case by case, with intervals and verdicts."""
-    return load_run(a).compare(b, protocol=protocol, resamples=resamples)
+    """Is run A better than run B? Paired case by case, with intervals and verdicts.
+
+    `margin` is a difference that does not matter, in points of per cent: with it, runs whose
+    difference lies within it with its whole interval are tied.
+    """
+    return load_run(a).compare(b, protocol=protocol, resamples=resamples, margin=margin)
 
 
 @_with_extras

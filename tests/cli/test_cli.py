@@ -334,13 +334,27 @@ def test_compare_finds_the_better_model(counterpoint):
 
 
 @pytest.mark.slow
-def test_compare_calls_equal_runs_tied(counterpoint):
+def test_compare_shows_no_difference_of_equal_runs(counterpoint):
     run_folder("random", "world-bi:size=60", out="runs/a")
     run_folder("random:5", "world-bi:size=60", out="runs/b")
     for other in ("runs/a", "runs/b"):
         done = counterpoint("compare", "runs/a", other)
-        assert done.out.count(" tied ") == 3
-        assert "is better" not in done.out
+        assert done.out.count("no difference shown") == 3
+        assert "is better" not in done.out and " tied" not in done.out
+
+
+def test_runs_are_tied_within_a_margin_only(counterpoint):
+    """20 cases said "-5.0 [-45.0, +35.0] tied"."""
+    run_folder("random", "world-bi:size=60", out="runs/a")
+    for margin, verdicts in (("1", 0), ("10", 3)):
+        done = counterpoint("compare", "runs/a", "runs/a", "--margin", margin)
+        assert len(re.findall(r"1\.000 +tied", done.out)) == verdicts
+        assert f"tied: the whole interval lies within ±{margin} points." in done.out
+    found = load_run("runs/a").compare("runs/a", margin=10)
+    assert ("tied", 10) in {(d.verdict, d.margin) for d in found}
+    assert {d.verdict for d in found if d.margin is None} == {"no difference shown"}
+    wrong = counterpoint("compare", "runs/a", "runs/a", "--margin", "0")
+    assert_one_line(wrong, "E-OPTION-INVALID", "a margin of 0 points")
 
 
 def test_compare_of_runs_with_nothing_in_common(counterpoint):

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from scipy.stats import binomtest
-from support import FEW
+from hypothesis import strategies as st
 
 from counterpoint.metrics import statistics
 from counterpoint.metrics.protocols import AVERAGES
@@ -20,11 +18,8 @@ from counterpoint.metrics.statistics import (
     averages,
     draw_weights,
     estimate,
-    holm,
-    mcnemar,
     members_of,
     prefixes,
-    verdict,
 )
 
 KINDS = {name: Averaging(levels) for name, levels in AVERAGES.items()}
@@ -145,7 +140,7 @@ def test_copies_in_a_cluster_add_nothing() -> None:
     single = alone(values, resamples=1000)
     copies = np.repeat(values, 4)
     clustered = alone(copies, np.repeat(np.arange(100), 4), resamples=1000)
-    assert clustered[:4] == pytest.approx(single[:4], abs=1e-6)
+    assert clustered[:3] == pytest.approx(single[:3], abs=1e-6)
     assert clustered.n == 4 * single.n
     assert width(alone(copies, resamples=1000)) == pytest.approx(width(single) / 2, rel=0.15)
 
@@ -190,7 +185,7 @@ def test_a_missing_value_is_left_out_of_its_column_only() -> None:
     found = estimate(values, np.arange(5), members_of([()] * 5), resamples=200)["all"]
     assert (found[0].value, found[0].n) == (0.75, 4)
     assert found[0].low < 0.75 < found[0].high
-    assert found[1].n == 0 and all(math.isnan(x) for x in found[1][:4])
+    assert found[1].n == 0 and all(math.isnan(x) for x in found[1][:3])
     assert (found[2].value, found[2].n) == (pytest.approx(0.6), 5)
 
 
@@ -203,20 +198,6 @@ def test_a_case_that_is_missing_is_a_case_that_is_not_there() -> None:
     assert alone(missing, clusters, resamples=100) == pytest.approx(
         alone(values[kept], clusters[kept], resamples=100), abs=1e-6
     )
-
-
-@pytest.mark.parametrize("shift", [-0.3, 0.3])
-def test_p_is_two_sided_against_zero(shift: float) -> None:
-    noise = np.random.default_rng(4).standard_normal(200)
-    noise -= noise.mean()
-    assert alone(noise, resamples=2000).p > 0.8
-    found = alone(noise + shift, resamples=2000)
-    assert 0 < found.p < 0.01
-    assert (found.low > 0) == (shift > 0) and (found.high > 0) == (shift > 0)
-
-
-def test_no_difference_anywhere_is_no_evidence() -> None:
-    assert alone(np.zeros(30), resamples=100).p == 1
 
 
 # --- group labels and averages -----------------------------------------------------------------
@@ -373,66 +354,6 @@ def test_a_column_that_a_group_has_no_value_for_is_no_warning() -> None:
     for name in AVERAGES:
         assert found[name][0] == 1.0, name
         assert math.isnan(found[name][1]), name
-
-
-# --- tests and verdicts ------------------------------------------------------------------------
-
-
-def test_mcnemar_by_hand() -> None:
-    """10 to 2 of the discordant: 2 x (1 + 12 + 66) / 4096."""
-    a = np.repeat([1.0, 0.0, 1.0, 0.0], [10, 2, 30, 8])
-    b = np.repeat([0.0, 1.0, 1.0, 0.0], [10, 2, 30, 8])
-    assert mcnemar(a, b) == pytest.approx(2 * 79 / 4096)
-    assert mcnemar(b, a) == pytest.approx(mcnemar(a, b))
-    assert mcnemar(a, a) == 1.0
-
-
-@FEW
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_mcnemar_is_the_binomial_test_of_the_discordant(pairs: list[tuple[bool, bool]]) -> None:
-    a, b = np.array(pairs, dtype=float).T
-    only_a, only_b = (pairs.count(pair) for pair in ((True, False), (False, True)))
-    both = only_a + only_b
-    expected = 1.0 if both == 0 else binomtest(only_a, both).pvalue
-    tail = sum(math.comb(both, i) for i in range(min(only_a, only_b) + 1)) / 2**both
-    assert mcnemar(a, b) == pytest.approx(expected)
-    assert mcnemar(a, b) == pytest.approx(min(1.0, 2 * tail))
-
-
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.7]) == [1.0, 1.0]
-    assert holm([0.03]) == [0.03]
-    assert holm([]) == []
-
-
-@FEW
-@given(SHARES, st.randoms(use_true_random=False))
-def test_holm_keeps_the_order_and_only_raises(p: list[float], random: object) -> None:
-    found = holm(p)
-    assert all(raw <= corrected <= 1 for raw, corrected in zip(p, found, strict=True))
-    assert all(corrected <= min(1, len(p) * raw) for raw, corrected in zip(p, found, strict=True))
-    ordered = [corrected for _, corrected in sorted(zip(p, found, strict=True))]
-    assert ordered == sorted(ordered)
-    order = list(range(len(p)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    assert holm([p[i] for i in order]) == pytest.approx([found[i] for i in order])
-
-
-@pytest.mark.parametrize(
-    ("difference", "p", "better", "expected"),
-    [
-        (0.1, 0.01, "higher", "A is better"),
-        (-0.1, 0.01, "higher", "B is better"),
-        (0.1, 0.01, "lower", "B is better"),
-        (-0.1, 0.01, "lower", "A is better"),
-        (0.1, 0.06, "higher", "tied"),
-        (0.1, float("nan"), "higher", "tied"),
-        (0.0, 1.0, "lower", "tied"),
-    ],
-)
-def test_verdicts(difference: float, p: float, better: str, expected: str) -> None:
-    assert verdict(difference, p, better) == expected
 
 
 # --- medians -----------------------------------------------------------------------------------

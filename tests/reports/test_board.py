@@ -125,7 +125,7 @@ def test_the_best_is_marked_only_where_the_paired_test_says_so(quality) -> None:
             }
             assert (found[run.model].standing == "best") == (verdicts == {"A is better"})
     if len(set(quality)) == 1:
-        assert {found[run.model].standing for run in models} == {"tied"}
+        assert {found[run.model].standing for run in models} == {"not separated"}
 
 
 def test_runs_over_other_cases_are_shown_and_not_compared() -> None:

@@ -102,7 +102,8 @@ def test_differences_are_paired() -> None:
         assert d.ci_low <= d.difference <= d.ci_high and d.p_mcnemar is None
     assert {name for _, name in found} >= OF_TRUTH
     same = {(d.group, d.metric): d for d in compare(a, a, resamples=50)}["all", "auroc"]
-    assert (same.difference, same.ci_low, same.ci_high, same.verdict) == (0, 0, 0, "tied")
+    assert (same.difference, same.p, same.verdict) == (0, 1, "no difference shown")
+    assert -0.12 < same.ci_low < 0 < same.ci_high == -same.ci_low
     assert not {d.metric for d in compare(a, b, resamples=20, main=True)} & POOLED
 
 

@@ -32,6 +32,13 @@ def compare(
     run_b: Annotated[Path, typer.Argument(help="Run folder B.")],
     protocol: ProtocolName = None,
     groups: Groups = False,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            help="A difference that does not matter, in points of per cent. Two runs are tied "
+            "where the whole interval lies within it; without it they never are."
+        ),
+    ] = None,
     as_json: AsJson = False,
     html: Annotated[
         Path | None, typer.Option(help="Write the comparison as an HTML page to this file.")
@@ -40,16 +47,18 @@ def compare(
         bool, typer.Option("--open", help=f"Open that page in the browser. Default file: {_PAGE}.")
     ] = False,
 ) -> None:
-    """Compare two runs case by case: paired cluster bootstrap, exact McNemar, Holm over the groups.
+    """Compare two runs case by case: randomisation test over source images, Holm over the groups.
 
-    The verdict comes from the bootstrap over source images, corrected over the groups of a
-    benchmark; McNemar's test, which takes cases as independent, stands beside it.
+    The verdict comes from that test, corrected over the groups of a benchmark. McNemar's exact
+    test, which takes cases as independent and is not corrected, stands beside it.
 
     Examples:
 
     counterpoint compare runs/demo/world-base runs/demo/random
 
     counterpoint compare runs/demo/world-hp-hn runs/demo/world-counterpoint --html two.html
+
+    counterpoint compare runs/demo/world-hp-hn runs/demo/world-counterpoint --margin 2
     """
     from counterpoint.cli.tables import print_differences
     from counterpoint.metrics import get_protocol
@@ -59,7 +68,7 @@ def compare(
     with errors.status("resampling"):
         a, b = load_run(run_a), load_run(run_b)
         chosen = get_protocol(protocol) if protocol else None
-        found = compare_runs(a, b, chosen, main=not (as_json or html or open_page))
+        found = compare_runs(a, b, chosen, main=not (as_json or html or open_page), margin=margin)
     if as_json:
         print_json(rows_as_json(found))
     else:

@@ -16,7 +16,6 @@ from counterpoint.cli.console import LEFT_OUT, counted, errors, output
 from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
-    LEVEL,
     METRIC_HEADINGS,
     METRICS,
     TIES_MARK,
@@ -37,6 +36,7 @@ from counterpoint.runs import (
     Difference,
     Row,
     Run,
+    differences_note,
     differences_table,
     fitting,
     main_rows,
@@ -157,12 +157,7 @@ def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bo
         mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"
         output.print(differences_table(f"{where} ({mine[0].n:,} cases in both)", mine))
-    output.print(
-        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images); "
-        "p, from it and corrected over groups (Holm), decides the verdict; McNemar's exact test "
-        "stands beside it.",
-        style="dim",
-    )
+    output.print(differences_note(shown), style="dim")
     if any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b)):
         output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
 
@@ -225,7 +220,8 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
     output.print(_changes_table(shown))
     output.print(
         f"{intervals_note((c.metric for c in shown), 'Per cent (scores as they are)')} tuned - "
-        "start stands with its interval, paired over source images; p decides the verdict.",
+        "start stands with its interval; p (randomisation test over source images, of groups "
+        "Holm-corrected) decides the verdict.",
         style="dim",
     )
     if any(TIES_MARK in cell for change in shown for cell in _change_cells(change)):
@@ -246,7 +242,7 @@ def _changes_table(changes: Sequence[MetricChange]) -> Table:
     table.add_column("benchmark", overflow="fold")
     for name in ("start", "tuned", "tuned - start", "p"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict", max_width=len("depends on ties"))
     for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
         mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"

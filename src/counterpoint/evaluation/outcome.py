@@ -28,7 +28,7 @@ ORIGINALS: Final = "mean_score_original"
 MEAN_SCORES: Final = (ORIGINALS, "mean_score_positive", "mean_score_negative")
 
 # Mean scores have no better side: they are higher or lower.
-Judgement = Literal["better", "worse", "higher", "lower", "tied"]
+Judgement = Literal["better", "worse", "higher", "lower", "no difference shown", "depends on ties"]
 Side = str | tuple[str, Model] | Run  # a model's id, its name and itself, or what it has scored
 
 
@@ -36,7 +36,7 @@ Side = str | tuple[str, Model] | Run  # a model's id, its name and itself, or wh
 class MetricChange:
     """One metric of the start and of the tuned model, over the cases that both scored.
 
-    `difference` is tuned - start, with the interval of the paired bootstrap over source images.
+    `difference` is tuned - start, with its interval (see `metrics.paired`).
     """
 
     benchmark: str
@@ -199,7 +199,7 @@ def _with_cases(part: Part, ids: set[str]) -> Part:
 
 def _change(start: Row, tuned: Row, gap: Difference) -> MetricChange:
     better, worse = ("better", "worse") if METRICS[gap.metric].better else ("higher", "lower")
-    words = {"A is better": better, "B is better": worse, "tied": "tied"}
+    words = {"A is better": better, "B is better": worse}
     return MetricChange(
         start.benchmark,
         start.group,
@@ -216,7 +216,7 @@ def _change(start: Row, tuned: Row, gap: Difference) -> MetricChange:
         gap.p_holm,
         gap.n,
         start.chance,
-        cast(Judgement, words[gap.verdict]),
+        cast(Judgement, words.get(gap.verdict, gap.verdict)),
         start.ties,
         tuned.ties,
     )

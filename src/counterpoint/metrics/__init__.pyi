@@ -10,6 +10,16 @@ from .definitions import (
     text_only_accuracy as text_only_accuracy,
     tied as tied,
 )
+from .paired import (
+    DifferenceEstimate as DifferenceEstimate,
+    Verdict as Verdict,
+    against_best as against_best,
+    differences as differences,
+    holm as holm,
+    holm_over_groups as holm_over_groups,
+    mcnemar as mcnemar,
+    verdict as verdict,
+)
 from .pooled import PairPool as PairPool, Weighted as Weighted
 from .presentation import (
     AXIS_LABELS as AXIS_LABELS,
@@ -65,11 +75,8 @@ from .statistics import (
     Estimate as Estimate,
     Pool as Pool,
     ValueTable as ValueTable,
-    Verdict as Verdict,
     averages as averages,
     estimate as estimate,
-    holm as holm,
-    mcnemar as mcnemar,
     members_of as members_of,
     nan_mean as nan_mean,
     nested as nested,
@@ -77,5 +84,4 @@ from .statistics import (
     prefixes as prefixes,
     set_apart as set_apart,
     summaries as summaries,
-    verdict as verdict,
 )

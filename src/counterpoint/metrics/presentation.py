@@ -196,7 +196,7 @@ def p_value(p: float) -> str:
 TIES_MARK: Final = "†"  # after a number that depends on ties
 TIES_NOTE: Final = (
     "depends on how ties are counted: counted in another way, they would move the value out of its "
-    "interval, so it cannot be compared with chance."
+    "interval, so it can be compared neither with chance nor with another model."
 )
 
 

@@ -1,13 +1,13 @@
-"""Intervals and tests that respect clusters: cases of one image are not independent.
+"""Intervals that respect clusters: cases of one image are not independent.
 
 The cluster bootstrap draws whole clusters with replacement, as many as there are, and recomputes
-every number. Differences of two runs are resampled in pairs: both runs see the same draw.
+every number. Differences of runs are tested in `paired`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -29,8 +29,6 @@ _DRAWN: Final = 1_000_000  # clusters drawn at a time: these take eight times th
 _ROWS: Final = 250_000  # whose values are in memory at a time
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
-Verdict = Literal["A is better", "B is better", "tied"]
-
 
 class Estimate(NamedTuple):
     """The mean of one column over the cases of one label."""
@@ -38,7 +36,6 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
-    p: float  # two-sided, against a mean of 0
     n: int
 
 
@@ -103,7 +100,7 @@ class Averaging(NamedTuple):
         return tuple(level for level in self.levels if level == DEEPEST or level > depth)
 
 
-_MICRO: Final = Averaging(())
+MICRO: Final = Averaging(())
 
 
 def draw_weights(clusters: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
@@ -178,7 +175,7 @@ def estimate(
     values: ValueTable,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
-    averaging: Averaging = _MICRO,
+    averaging: Averaging = MICRO,
     *,
     shares: Sequence[bool] | None = None,
     medians: Sequence[bool] | None = None,
@@ -200,13 +197,15 @@ def estimate(
     pooled = {j: pool for j, pool in enumerate(pools or ()) if pool is not None}
     count = int(clusters.max(initial=-1)) + 1
     sums = {
-        label: _cluster_sums(values, clusters, rows, half, count) for label, rows in members.items()
+        label: cluster_sums(values, clusters, rows, half, count) for label, rows in members.items()
     }
     points = {label: ratio(s.total, s.counted) for label, s in sums.items()}
     for label, rows in members.items() if half else ():
         points[label][half] = [_median(values[rows, column]) for column in half]
     draw = _Resampling(count, resamples, seed)
-    of_pools = _pool_samples(pooled, clusters, members, draw)
+    of_pools = pool_samples(
+        pooled, clusters, members, lambda: draw_weights(count, min(resamples, POOLED), seed)
+    )
     whole = (label for label in WHOLE if label in members)
     needed = dict.fromkeys([*whole, *averaging.needed(members)])
     others = [label for label in members if label not in needed]
@@ -263,7 +262,7 @@ def averages(
     return {name: nested(points, members, kind) for name, kind in kinds.items()}
 
 
-class _Sums(NamedTuple):
+class ClusterSums(NamedTuple):
     clusters: np.ndarray  # those that hold a case of the label
     both: np.ndarray  # (clusters, 2 x columns): the sums of values, then how many they are
     total: np.ndarray  # of all clusters, for each column
@@ -273,9 +272,9 @@ class _Sums(NamedTuple):
     counts: dict[int, tuple[np.ndarray, np.ndarray]]
 
 
-def _cluster_sums(
+def cluster_sums(
     values: ValueTable, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int], count: int
-) -> _Sums:
+) -> ClusterSums:
     """`count` clusters in all. One column at a time, since they are many."""
     found, codes = _renumbered(clusters[rows], count)
     columns = values.shape[1]
@@ -297,7 +296,7 @@ def _cluster_sums(
             table = np.zeros((len(found), len(distinct)), dtype=np.float32)
             np.add.at(table, (where, which), 1)
             counts[column] = distinct, table
-    return _Sums(found, both, totals, counted, having, counts)
+    return ClusterSums(found, both, totals, counted, having, counts)
 
 
 def _renumbered(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -308,13 +307,13 @@ def _renumbered(numbers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
     return np.flatnonzero(there), places[numbers]
 
 
-def _pool_samples(
+def pool_samples(
     pools: Mapping[int, Pool],
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
-    draw: _Resampling,
+    draws: Callable[[], Iterator[np.ndarray]],
 ) -> dict[tuple[str, int], tuple[float, np.ndarray]]:
-    """Numbers of all pairs, by label and column: of the cases, and of the first resamples.
+    """Numbers of all pairs, by label and column: of the cases, and of every draw.
 
     Those of few cases are prepared together, those of many one by one.
     """
@@ -325,12 +324,12 @@ def _pool_samples(
         some = max(1, int(np.searchsorted(sizes, _ROWS, "right")))
         ready = {}
         for label, column in waiting[:some]:
-            mine, codes = _renumbered(clusters[members[label]], draw.clusters)
+            mine, codes = _renumbered(clusters[members[label]], int(clusters.max()) + 1)
             ready[label, column] = mine, pools[column].prepare(members[label], codes)
         samples: dict[tuple[str, int], list[np.ndarray]] = {key: [] for key in ready}
-        for weights in draw_weights(*draw._replace(resamples=min(draw.resamples, POOLED))):
+        for weights in draws():
             for key, (mine, pool) in ready.items():
-                drawn = _of_clusters(weights, mine)
+                drawn = of_clusters(weights, mine)
                 samples[key].append(pool(drawn))
         for key, (mine, pool) in ready.items():
             [point] = pool(np.ones((1, len(mine))))
@@ -345,12 +344,12 @@ class _Resampling(NamedTuple):
     seed: int
 
 
-def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.ndarray]:
+def _resampled(sums: Mapping[str, ClusterSums], draw: _Resampling) -> dict[str, np.ndarray]:
     """The labels' means in every resample: (resamples, columns) each."""
     parts: dict[str, list[np.ndarray]] = {label: [] for label in sums}
     for weights in draw_weights(*draw):
         for label, s in sums.items():
-            drawn = _of_clusters(weights, s.clusters)
+            drawn = of_clusters(weights, s.clusters)
             means = ratio(*np.hsplit(drawn @ s.both, 2))
             for column, (distinct, table) in s.counts.items():
                 means[:, column] = _medians(distinct, drawn @ table)
@@ -358,7 +357,7 @@ def _resampled(sums: Mapping[str, _Sums], draw: _Resampling) -> dict[str, np.nda
     return {label: np.concatenate(found) for label, found in parts.items()}
 
 
-def _of_clusters(weights: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+def of_clusters(weights: np.ndarray, clusters: np.ndarray) -> np.ndarray:
     """The columns of some clusters. `take` is several times as fast as an index."""
     return weights if len(clusters) == weights.shape[1] else np.take(weights, clusters, axis=1)
 
@@ -442,48 +441,15 @@ def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estima
     """Percentiles of the resamples; `share_of` is the number of clusters of a share, else 0."""
     samples = samples[np.isfinite(samples)]
     if n == 0 or samples.size == 0:
-        return Estimate(float("nan"), float("nan"), float("nan"), float("nan"), n)
+        return Estimate(float("nan"), float("nan"), float("nan"), n)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(samples, [tail, 1 - tail])
     if share_of and np.ptp(samples) == 0 and value in (0.0, 1.0):
-        low, high = _all_alike(value, share_of)
-    below, above = (samples <= 0).sum(), (samples >= 0).sum()
-    p = min(1.0, 2 * (min(below, above) + 1) / (samples.size + 1))
-    return Estimate(float(value), float(min(low, value)), float(max(high, value)), float(p), n)
+        # Clopper-Pearson on clusters: the bootstrap interval of equal cases would have no width.
+        low, high = (1 - unseen(share_of), 1.0) if value == 1.0 else (0.0, unseen(share_of))
+    return Estimate(float(value), float(min(low, value)), float(max(high, value)), n)
 
 
-def _all_alike(value: float, clusters: int) -> tuple[float, float]:
-    """Clopper-Pearson on clusters: the bootstrap interval of equal cases would have no width."""
-    bound = ((1 - LEVEL) / 2) ** (1 / clusters)
-    return (bound, 1.0) if value == 1.0 else (0.0, 1 - bound)
-
-
-def mcnemar(a: np.ndarray, b: np.ndarray) -> float:
-    """Exact two-sided McNemar test on the cases where only one of two runs is right."""
-    only_a, only_b = int((a > b).sum()), int((b > a).sum())
-    return _sign_test(min(only_a, only_b), only_a + only_b)
-
-
-def _sign_test(fewer: int, n: int) -> float:
-    """How likely `n` fair coins show one side at most `fewer` times, whichever side it is."""
-    places = np.arange(fewer)
-    logs = np.concatenate([[0.0], np.cumsum(np.log((n - places) / (places + 1)))])  # log C(n, k)
-    return float(min(1.0, 2 * np.exp(np.logaddexp.reduce(logs) - n * np.log(2))))
-
-
-def holm(p: Sequence[float]) -> list[float]:
-    """p-values with Holm's correction for several tests."""
-    order = np.argsort(p)
-    adjusted = np.empty(len(p))
-    running = 0.0
-    for place, index in enumerate(order):
-        running = max(running, min(1.0, p[index] * (len(p) - place)))
-        adjusted[index] = running
-    return [float(value) for value in adjusted]
-
-
-def verdict(difference: float, p: float, better: Literal["higher", "lower"]) -> Verdict:
-    """The result in words: `difference` is A minus B, `p` its corrected p-value."""
-    if not p < 1 - LEVEL:
-        return "tied"
-    return "A is better" if (difference > 0) == (better == "higher") else "B is better"
+def unseen(clusters: int) -> float:
+    """How common what none of the clusters shows may be, by Clopper and Pearson."""
+    return float(1 - ((1 - LEVEL) / 2) ** (1 / clusters))

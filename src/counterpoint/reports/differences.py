@@ -137,8 +137,8 @@ def gaps(found: Sequence[Difference], names: tuple[str, str]) -> list[Drawn]:
             Drawn(
                 f"difference-{benchmark}",
                 title,
-                f"A = {names[0]}, B = {names[1]}. Whiskers are 95% intervals of the paired "
-                "bootstrap over source images; hollow points are ties after Holm's correction.",
+                f"A = {names[0]}, B = {names[1]}. Whiskers are 95% intervals, each for itself; "
+                "a point is filled where p, Holm-corrected over the groups, shows a difference.",
                 _svg(data, title),
                 data,
             )
@@ -160,7 +160,7 @@ def _svg(data: Data, title: str) -> str:
                 xerr=reach([row]),
                 fmt={"A is better": "o", "B is better": "s"}.get(row["verdict"], "D"),
                 color=colour,
-                markerfacecolor="none" if row["verdict"] == "tied" else colour,
+                markerfacecolor="none" if colour == GREY else colour,
                 markersize=5,
                 elinewidth=1.2,
             )

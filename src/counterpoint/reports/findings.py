@@ -1,8 +1,8 @@
 """The findings of a report: sentences made from its numbers, and what its metrics mean.
 
-A sentence claims no more than the numbers support. "Best" names all models that the paired test
-cannot tell from the best, "most brittle" all whose intervals overlap. A value that depends on ties
-is not compared with chance.
+A sentence claims no more than the numbers support. "Best" names all models that the test cannot
+tell from the best, and is said of none that is not above chance; "most brittle" names all whose
+intervals overlap. A value that depends on ties is compared neither with chance nor with others.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class _Benchmark:
 
     @property
     def best(self) -> list[RankedRow]:
-        """The best in the main metric, then what the paired test cannot tell from it."""
+        """The best in the main metric, then what the test cannot tell from it."""
         mine = self.numbers[self.metric]
-        order = ("best", "tied")
+        order = ("best", "not separated")
         found = [n for standing in order for n in mine if n.standing == standing]
         return found or mine[:1]  # a model alone has no standing
 
@@ -102,11 +102,19 @@ def _sentences(benchmark: _Benchmark, *, alone: bool) -> list[str]:
 
 
 def _best(benchmark: _Benchmark) -> str:
-    first, *tied = benchmark.best
+    """One model is best only where it is above chance: else none is, or none can be ranked."""
+    first, *near = benchmark.best
     said = f"{_value(first)} {AXIS_LABELS[first.metric]}, {_against_chance(first)}"
-    if len(benchmark.numbers[benchmark.metric]) == 1:
+    mine = benchmark.numbers[benchmark.metric]
+    if len(mine) == 1:
         return f"{first.model} reaches {said} on {benchmark.name}."
-    rest = f"; the paired test cannot tell {_models(tied)} from it" if tied else ""
+    if depends_on_ties(first):
+        return f"The models cannot be ranked on {benchmark.name}: {first.model} has {said}."
+    if not _is_best(first):
+        none = "No model is above chance on" if not any(map(_above_chance, mine)) else "On"
+        rest = ": the highest value is that of" if none != "On" else " the highest value is that of"
+        return f"{none} {benchmark.name}{rest} {first.model}, {said}."
+    rest = f"; the test cannot tell {_models(near)} from it" if near else ""
     return f"{first.model} is best on {benchmark.name}: {said}{rest}."
 
 
@@ -147,27 +155,37 @@ def _best_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     """How often each model is best, or cannot be told from the best."""
     tested = [b for b in benchmarks if len(b.numbers[b.metric]) > 1]
     if not tested:
-        yield from _above_chance(benchmarks)
+        yield from _how_often_above_chance(benchmarks)
         return
-    wins = Counter(b.best[0].model for b in tested)
-    among = Counter(n.model for b in tested for n in b.best)
+    decided = [b for b in tested if _is_best(b.best[0])]
+    if not decided:
+        yield f"No model is best on any of {len(tested)} benchmarks: none is above chance."
+        return
+    wins = Counter(b.best[0].model for b in decided)
+    among = Counter(n.model for b in decided for n in b.best)
     model = max(among, key=lambda name: (wins[name], among[name]))
-    shared = sum(len(b.best) > 1 for b in tested if b.best[0].model == model)
-    rest = (
-        f"; on {shared} of them the paired test cannot tell another model from it" if shared else ""
-    )
-    metrics = join_words(list(dict.fromkeys(AXIS_LABELS[b.metric] for b in tested)))
-    yield f"{model} is best on {wins[model]} of {len(tested)} benchmarks by {metrics}{rest}."
+    won = [b for b in decided if b.best[0].model == model]
+    shared = sum(len(b.best) > 1 for b in won)
+    rest = f"; on {shared} of them the test cannot tell another model from it" if shared else ""
+    none = len(tested) - len(decided)
+    rest += f"; on {none} no model is above chance" if none else ""
+    yield f"{model} is best on {len(won)} of {len(tested)} benchmarks by {_metrics(won)}{rest}."
 
 
-def _above_chance(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
+def _metrics(benchmarks: Sequence[_Benchmark]) -> str:
+    """The main metrics, each with its benchmarks, if they are several."""
+    of: dict[str, list[str]] = {}
+    for benchmark in benchmarks:
+        of.setdefault(AXIS_LABELS[benchmark.metric], []).append(benchmark.name)
+    if len(of) == 1:
+        return next(iter(of))
+    return join_words([f"{metric} on {join_words(names)}" for metric, names in of.items()])
+
+
+def _how_often_above_chance(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     """Of models that have no rival."""
     mine = [n for b in benchmarks for n in b.numbers[b.metric]]
-    above = Counter(
-        n.model
-        for n in mine
-        if n.chance is not None and n.ci_low > n.chance and not depends_on_ties(n)
-    )
+    above = Counter(n.model for n in mine if _above_chance(n))
     for model, count in Counter(n.model for n in mine).items():
         yield f"{model} is above chance on {above[model]} of {count} benchmarks."
 
@@ -199,7 +217,12 @@ def _differences(material: ReportData, found: Sequence[Difference]) -> Iterator[
             f"{100 * d.difference:+.1f} points [{100 * d.ci_low:+.1f}, {100 * d.ci_high:+.1f}]"
         )
         if d.verdict == "tied":
-            yield f"The paired test cannot tell {names[0]} from {names[1]} on {benchmark}: {gap}."
+            within = f"within ±{d.margin:g} points"
+            yield f"{names[0]} and {names[1]} are tied on {benchmark} ({within}): {gap}."
+        elif d.verdict == "depends on ties":
+            yield f"{names[0]} against {names[1]} on {benchmark} depends on ties: {gap}."
+        elif d.verdict == "no difference shown":
+            yield f"The test cannot tell {names[0]} from {names[1]} on {benchmark}: {gap}."
         else:
             better, other = names if d.verdict == "A is better" else names[::-1]
             order = "" if better == names[0] else f" ({names[0]} first)"
@@ -217,6 +240,16 @@ def _value(number: RankedRow) -> str:
 
 def _models(numbers: Sequence[RankedRow]) -> str:
     return join_words([number.model for number in numbers])
+
+
+def _above_chance(number: RankedRow) -> bool:
+    known = number.chance is not None and not depends_on_ties(number)
+    return known and number.ci_low > (number.chance or 0)
+
+
+def _is_best(number: RankedRow) -> bool:
+    """Whether the highest number is more than chance, as far as a chance level is known."""
+    return not depends_on_ties(number) and (number.chance is None or _above_chance(number))
 
 
 def _against_chance(number: RankedRow) -> str:

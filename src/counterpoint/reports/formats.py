@@ -79,7 +79,7 @@ def _markdown_sheet(sheet: Sheet) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    marks = {"best": "**", "tied": "_"}.get(cell.standing, "")
+    marks = {"best": "**", "not separated": "_"}.get(cell.standing, "")
     reach = f" {cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
     return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
@@ -162,7 +162,7 @@ def _latex_lines(lines: Sequence[TableLine]) -> list[str]:
 def _latex_cell(cell: TableCell) -> str:
     if not cell.value:
         return "--"
-    shown = {"best": r"\textbf{%s}", "tied": r"\underline{%s}"}.get(cell.standing, "%s")
+    shown = {"best": r"\textbf{%s}", "not separated": r"\underline{%s}"}.get(cell.standing, "%s")
     reach = rf" {{\scriptsize {_latex(cell.reach)}}}" if cell.reach else ""
     ties = _latex(TIES_MARK) if cell.ties else ""
     paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
@@ -194,9 +194,9 @@ def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
     return [f"{TIES_MARK} {TIES_NOTE}", *notes] if marked else []
 
 
-def _legend(metrics: Iterable[str], best: str, tied: str) -> str:
+def _legend(metrics: Iterable[str], best: str, near: str) -> str:
     return (
-        f"{intervals_note(metrics)} The best of a column is {best}; what the paired test cannot "
-        f"tell from it is {tied}. "
+        f"{intervals_note(metrics)} The best of a column is {best}; what the test, which holds "
+        f"over all models of the column, cannot tell from it is {near}. "
         "Published values are in brackets."
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -17,16 +18,19 @@ import numpy as np
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import (
+    LEVEL,
     METRICS,
     RESAMPLES,
     AnyMetric,
     Pool,
     PooledMetric,
-    Verdict,
+    against_best,
+    depends_on_ties,
+    holm_over_groups,
     is_baseline,
 )
 from counterpoint.reports.gathering import ReportData, ScoredPart
-from counterpoint.runs import Row, Run, compare, gap, undefined
+from counterpoint.runs import Row, Run, compare, undefined
 
 # --- how numbers and names are written ----------------------------------------------------------
 
@@ -64,13 +68,17 @@ def shortened(name: str, length: int = 34) -> str:
     return f"{name[: length - 1 - end]}…{name[-end:]}"
 
 
-Standing = Literal["", "best", "tied", "untested"]
+# The best, and which other models the test cannot tell from it.
+Standing = Literal["", "best", "not separated", "untested"]
 Wanted = Callable[[AnyMetric], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class RankedRow(Row):
-    """A row whose `standing` and `p` come from the paired test against the best."""
+    """A row whose `standing` and `p` come from the test against the best of its column.
+
+    p holds over all models of the column, and over the groups of the benchmark.
+    """
 
     standing: Standing = ""
     p: float | None = None
@@ -83,33 +91,27 @@ class _Place(NamedTuple):
     metric: str
 
 
-class _Test(NamedTuple):
-    """The paired test of a winner against another run."""
-
-    p: float
-    verdict: Verdict
-
-
-_Pair = tuple[str, str, str]  # winner, other run, metric
-_Tests = dict[_Pair, dict[str, _Test]]  # then by group
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class _Family:
     """Runs that scored the same cases under the same protocol, and the metrics that are wanted."""
 
     runs: list[ScoredPart]
     metrics: list[AnyMetric]
 
-    def column(self, label: str, metric: str) -> np.ndarray:
-        run = next(run for run in self.runs if run.label == label)
-        return run.columns.values[:, run.metric(metric)]
+    @cached_property
+    def own(self) -> list[tuple[ScoredPart, AnyMetric]]:
+        """The columns: each metric of each run."""
+        return [(run, metric) for run in self.runs for metric in self.metrics]
 
-    def pool(self, label: str, metric: str) -> Pool | None:
-        """Where the metric is a number of all pairs."""
-        run = next(run for run in self.runs if run.label == label)
-        column = run.metric(metric)
-        return None if column is None else run.columns.pools[column]
+    @cached_property
+    def values(self) -> np.ndarray:
+        return np.column_stack([run.columns.values[:, run.metric(m.name)] for run, m in self.own])
+
+    @cached_property
+    def pools(self) -> list[Pool | None]:
+        """Where a metric is a number of all pairs."""
+        pools = {run.label: run.columns.pools for run in self.runs}
+        return [pools[run.label][run.columns.metrics.index(m)] for run, m in self.own]
 
 
 def is_main(metric: AnyMetric) -> bool:
@@ -139,22 +141,51 @@ def _benchmark_numbers(
         _Family(runs, [metric for metric in runs[0].columns.metrics if wanted(metric)])
         for runs in alike(scored)
     ]
-    rivals = competing(scored)
-    best = _best(families, rivals)
-    tests: _Tests = {}
-    numbers = []
-    for family in families:
-        made, tested = _estimates(family, best, resamples)
-        numbers += made
-        tests |= tested
+    numbers = [number for family in families for number in _estimates(family, resamples)]
     order = {run.label: place for place, run in enumerate(scored)}
     numbers.sort(key=lambda number: order[number.model])
-    pooled = any(isinstance(m, PooledMetric) and not m.main for f in families for m in f.metrics)
-    tester = _Tester(scored, tests, resamples, main=not pooled)
+    ranked = _ranked(numbers, competing(scored))
+    found: dict[tuple[str, str], dict[str, float]] = {}  # p by metric and model, then by group
+    tests = [_in_family(family, ranked, resamples) for family in families]
+    tests.append(_across(families, ranked, resamples))
+    for (place, model), p in (item for test in tests for item in test.items()):
+        found.setdefault((place.metric, model), {})[place.group] = p
+    held = {key: holm_over_groups(of_groups) for key, of_groups in found.items()}
     for number in numbers:
-        winner = best.get(_Place(number.group, number.metric))
-        rival = number.model in rivals
-        yield _with_standing(number, winner, tester) if winner and rival else number
+        models = ranked.get(_Place(number.group, number.metric), [])
+        mine = held.get((number.metric, number.model), {})
+        known = number.model in models
+        yield _with_standing(number, models, mine.get(number.group)) if known else number
+
+
+def _ranked(numbers: list[RankedRow], rivals: set[str]) -> dict[_Place, list[str]]:
+    """The models of each column that can be compared, the best first, if they are several.
+
+    A number that depends on ties is not compared.
+    """
+    found: dict[_Place, list[RankedRow]] = {}
+    for number in numbers:
+        metric = METRICS[number.metric]
+        comparable = metric.better and not metric.median and not depends_on_ties(number)
+        if number.model in rivals and comparable and not math.isnan(number.value):
+            found.setdefault(_Place(number.group, number.metric), []).append(number)
+    return {
+        place: [n.model for n in sorted(several, key=_merit, reverse=True)]
+        for place, several in found.items()
+        if len(several) > 1
+    }
+
+
+def _merit(number: RankedRow) -> float:
+    return number.value if METRICS[number.metric].better == "higher" else -number.value
+
+
+def _with_standing(number: RankedRow, models: list[str], p: float | None) -> RankedRow:
+    if number.model == models[0]:
+        return replace(number, standing="best")
+    if p is None:
+        return replace(number, standing="untested")
+    return replace(number, standing="" if p < 1 - LEVEL else "not separated", p=p)
 
 
 def competing(scored: list[ScoredPart]) -> set[str]:
@@ -182,118 +213,92 @@ def alike(scored: list[ScoredPart]) -> list[list[ScoredPart]]:
     return families
 
 
-def _best(families: list[_Family], rivals: set[str]) -> dict[_Place, str]:
-    """The run with the best value of each column, the first of equals, if there are several."""
-    found: dict[_Place, tuple[float, str]] = {}
-    count: dict[_Place, int] = {}
-    for family in families:
-        for run in family.runs:
-            if run.label not in rivals:
-                continue
-            wanted = [
-                pool if metric in family.metrics else None
-                for metric, pool in zip(run.columns.metrics, run.columns.pools, strict=True)
-            ]
-            for group, means in run.means(run.columns.values, wanted).items():
-                for metric in family.metrics:
-                    value = float(means[run.columns.metrics.index(metric)])
-                    if metric.better is None or metric.median or math.isnan(value):
-                        continue
-                    place = _Place(group, metric.name)
-                    count[place] = count.get(place, 0) + 1
-                    merit = value if metric.better == "higher" else -value
-                    if place not in found or merit > found[place][0]:
-                        found[place] = merit, run.label
-    return {place: label for place, (_, label) in found.items() if count[place] > 1}
-
-
-def _estimates(
-    family: _Family, best: dict[_Place, str], resamples: int
-) -> tuple[list[RankedRow], _Tests]:
-    """The family's numbers, and the tests of its winners against its other runs, in one draw."""
-    first = family.runs[0]
-    own = [(run, metric) for run in family.runs for metric in family.metrics]
-    pairs = list(_pairs(family, best))
-    values = [family.column(run.label, metric.name) for run, metric in own]
-    values += [family.column(a, name) - family.column(b, name) for a, b, name in pairs]
-    pools = [family.pool(run.label, metric.name) for run, metric in own]
-    pools += [gap(family.pool(a, name), family.pool(b, name)) for a, b, name in pairs]
-    if not values:
-        return [], {}
-    found = first.tested(
-        np.column_stack(values),
-        shares=[metric.unit == "share" for _, metric in own] + [False] * len(pairs),
-        medians=[metric.median for _, metric in own] + [False] * len(pairs),
-        pools=pools,
+def _estimates(family: _Family, resamples: int) -> Iterator[RankedRow]:
+    """The family's numbers, in one draw."""
+    own = family.own
+    if not own:
+        return
+    found = family.runs[0].estimates(
+        family.values,
+        shares=[metric.unit == "share" for _, metric in own],
+        medians=[metric.median for _, metric in own],
+        pools=family.pools,
         resamples=resamples,
     )
-    numbers = [
-        run.row(run.label, label, metric, tested, RankedRow)
-        for label, several in found.items()
-        for (run, metric), tested in zip(own, several, strict=False)
-        if tested.n and not undefined(metric, tested.value)
-    ]
-    tests: _Tests = {
-        pair: {
-            label: _Test(test.p_holm, test.verdict(METRICS[pair[-1]].better))
-            for label, several in found.items()
-            if (test := several[place]).n
-        }
-        for place, pair in enumerate(pairs, start=len(own))
+    for label, several in found.items():
+        for (run, metric), one in zip(own, several, strict=True):
+            if one.n and not undefined(metric, one.value):
+                yield run.row(run.label, label, metric, one, RankedRow)
+
+
+Ps = dict[tuple[_Place, str], float]  # by column and model
+
+
+def _in_family(family: _Family, ranked: dict[_Place, list[str]], resamples: int) -> Ps:
+    """Where the best is of this family: the family's other models, in one draw."""
+    columns = {(run.label, metric.name): place for place, (run, metric) in enumerate(family.own)}
+    contests: dict[str, list[tuple[_Place, list[str]]]] = {}
+    for place, models in ranked.items():
+        mine = [model for model in models if (model, place.metric) in columns]
+        if len(mine) > 1 and mine[0] == models[0]:
+            contests.setdefault(place.group, []).append((place, mine))
+    if not contests:
+        return {}
+    first = family.runs[0]
+    found = against_best(
+        family.values,
+        first.columns.clusters,
+        first.members,
+        {
+            group: [[columns[model, place.metric] for model in mine] for place, mine in several]
+            for group, several in contests.items()
+        },
+        first.averaging,
+        pools=family.pools,
+        resamples=resamples,
+    )
+    return {
+        (place, model): min(1.0, p * _pairs(ranked[place]) / _pairs(mine))
+        for group, several in contests.items()
+        for (place, mine), ps in zip(several, found[group], strict=True)
+        for model, p in zip(mine[1:], ps[1:], strict=True)
     }
-    return numbers, tests
 
 
-def _pairs(family: _Family, best: dict[_Place, str]) -> Iterator[_Pair]:
-    """Every winner of some column against every other run, for that column's metric."""
-    labels = [run.label for run in family.runs]
-    for metric in family.metrics:
-        winners = {label for place, label in best.items() if place.metric == metric.name}
-        for winner in (label for label in labels if label in winners):
-            yield from ((winner, other, metric.name) for other in labels if other != winner)
+def _across(families: list[_Family], ranked: dict[_Place, list[str]], resamples: int) -> Ps:
+    """Models of other cases than the best: pair by pair over the cases of both.
 
-
-class _Tester:
-    """Tests of a winner against another run; those across families are made when asked for."""
-
-    def __init__(
-        self, scored: list[ScoredPart], tests: _Tests, resamples: int, *, main: bool
-    ) -> None:
-        self.scored = {run.label: run for run in scored}
-        self.tests, self.resamples, self.main = tests, resamples, main
-        self.done: set[tuple[str, str]] = set()
-
-    def test(self, winner: str, other: str, place: _Place) -> _Test | None:
-        """None where the two cannot be compared."""
-        key = (winner, other, place.metric)
-        if key not in self.tests and (winner, other) not in self.done:
-            self._compare(winner, other)
-        return self.tests.get(key, {}).get(place.group)
-
-    def _compare(self, winner: str, other: str) -> None:
-        self.done.add((winner, other))
-        a, b = self.scored[winner], self.scored[other]
+    They cannot be flipped together, so each p is corrected for all pairs (Bonferroni).
+    """
+    family_of = {run.label: family for family in families for run in family.runs}
+    wanted: dict[tuple[str, str], list[_Place]] = {}
+    for place, (best, *others) in ranked.items():
+        for other in others:
+            if family_of[best] is not family_of[other]:
+                wanted.setdefault((best, other), []).append(place)
+    found: Ps = {}
+    pooled = any(isinstance(m, PooledMetric) and not m.main for f in families for m in f.metrics)
+    for (best, other), places in wanted.items():
+        a, b = (
+            next(run for run in family_of[label].runs if run.label == label)
+            for label in (best, other)
+        )
         if a.protocol != b.protocol:
-            return
+            continue
         try:
-            found = compare(
-                _alone(a), _alone(b), a.protocol, resamples=self.resamples, main=self.main
-            )
+            gaps = compare(_alone(a), _alone(b), a.protocol, resamples=resamples, main=not pooled)
         except RunError:  # no case in common, or the cases of one id differ
-            return
-        for d in found:
-            tests = self.tests.setdefault((winner, other, d.metric), {})
-            tests[d.group] = _Test(d.p_holm, d.verdict)
+            continue
+        p = {_Place(d.group, d.metric): d.p for d in gaps}
+        for place in places:
+            if place in p:
+                found[place, other] = min(1.0, p[place] * _pairs(ranked[place]))
+    return found
+
+
+def _pairs(models: Sequence[str]) -> float:
+    return len(models) * (len(models) - 1) / 2
 
 
 def _alone(scored: ScoredPart) -> Run:
     return replace(scored.run, parts={scored.part.benchmark: scored.part})
-
-
-def _with_standing(number: RankedRow, winner: str, tester: _Tester) -> RankedRow:
-    if number.model == winner:
-        return replace(number, standing="best")
-    test = tester.test(winner, number.model, _Place(number.group, number.metric))
-    if test is None:
-        return replace(number, standing="untested")
-    return replace(number, standing="tied" if test.verdict == "tied" else "", p=test.p)

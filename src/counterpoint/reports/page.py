@@ -38,7 +38,7 @@ from counterpoint.reports.numbers import RankedRow, is_main, numbers_of, written
 from counterpoint.reports.papers import Papers, beside_papers
 from counterpoint.reports.showing import BUDGET, Album
 from counterpoint.reports.table import Tables, tables
-from counterpoint.runs import Run, compare
+from counterpoint.runs import Run, compare, differences_note
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -170,6 +170,7 @@ def _render(
             table_csv=as_csv(made),
             beside=besides(made.papers),
             sides=sides,
+            differences_note="" if found is None else differences_note(found),
             sides_csv="" if found is None else differences.as_data(found).csv,
             figures=drawn,
             omitted=omitted,

@@ -222,7 +222,11 @@ def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
     low, high = written(name, number.ci_low), written(name, number.ci_high)
     spread = "" if number.sd is None else f" sd {written(name, number.sd)}"  # over seeds
     beside = papers.main(number)
-    said = {"best": "best", "tied": "tied with the best", "untested": "not tested"}
+    said = {
+        "best": "best",
+        "not separated": "the test cannot tell it from the best",
+        "untested": "not tested",
+    }
     says = [
         f"95% interval {low} to {high}",
         f"{number.n:,} values",

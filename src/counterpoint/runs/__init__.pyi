@@ -28,6 +28,7 @@ from .tables import (
     Comparison as Comparison,
     NumberTable as NumberTable,
     Results as Results,
+    differences_note as differences_note,
     differences_table as differences_table,
     left_out_notes as left_out_notes,
     main_rows as main_rows,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from counterpoint._util.errors import RunError
+from counterpoint._util.errors import CounterpointError, RunError
 from counterpoint.cases import Cases, offsets
 from counterpoint.metrics import (
     RESAMPLES,
@@ -17,7 +17,11 @@ from counterpoint.metrics import (
     PooledMetric,
     Protocol,
     Verdict,
+    differences,
+    holm_over_groups,
     mcnemar,
+    ties_matter,
+    verdict,
 )
 from counterpoint.runs.columns import gap
 from counterpoint.runs.packed import difference, only_columns
@@ -37,15 +41,16 @@ class Difference:
     a: float
     b: float
     difference: float
-    ci_low: float
+    ci_low: float  # of this number alone, as p is
     ci_high: float
-    p: float  # paired cluster bootstrap
+    p: float  # randomisation test over source images
     p_holm: float  # the same, corrected over the groups
-    p_mcnemar: float | None  # exact; treats cases as independent
+    p_mcnemar: float | None  # exact; treats cases as independent, is not corrected
     n: int
     verdict: Verdict
     ties_a: int  # values of A that depend on a tie
     ties_b: int
+    margin: float | None = None  # "tied" means: the interval lies within it
 
     @property
     def reach(self) -> float:
@@ -61,11 +66,20 @@ def compare(
     undirected: Collection[str] = (),
     resamples: int = RESAMPLES,
     main: bool = False,
+    margin: float | None = None,
 ) -> list[Difference]:
     """Paired differences on the benchmarks and cases that both runs have.
 
     Metrics have to have a better side, besides those that `undirected` names. `main` as in `rows`.
+    `margin`, in points of per cent, is a difference of shares that does not matter: two runs are
+    tied where the whole interval lies within it, and nowhere else.
     """
+    if margin is not None and not 0 < margin < 100:
+        raise CounterpointError(
+            "E-OPTION-INVALID",
+            f"a margin of {margin:g} points says nothing; give a number between 0 and 100.",
+            margin=margin,
+        )
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
         raise RunError(
@@ -78,7 +92,7 @@ def compare(
         difference
         for name in shared
         for difference in _differences(
-            a.parts[name], b.parts[name], protocol, undirected, resamples, main
+            a.parts[name], b.parts[name], protocol, undirected, resamples, main, margin
         )
     ]
 
@@ -90,6 +104,7 @@ def _differences(
     undirected: Collection[str],
     resamples: int,
     main: bool,
+    margin: float | None,
 ) -> Iterator[Difference]:
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
@@ -120,30 +135,54 @@ def _differences(
         for m, mine in zip((one, two), places, strict=True)
     ]
     both = [gap(a, b) for a, b in zip(*pools, strict=True)]
-    gaps = one.tested(difference(left, right), pools=both, resamples=resamples)
+    gaps = differences(
+        difference(left, right),
+        one.columns.clusters,
+        one.members,
+        one.averaging,
+        shares=[metric.unit == "share" for metric in metrics],
+        pools=both,
+        resamples=resamples,
+    )
     means = one.means(left, pools[0]), one.means(right, pools[1])
     for j, metric in enumerate(metrics):
-        for label, index in one.members.items():
-            found = gaps[label][j]
-            if found.n == 0 or undefined(metric, found.value):
+        mine = {label: several[j] for label, several in gaps.items() if several[j].n}
+        corrected = holm_over_groups({label: found.p for label, found in mine.items()})
+        for label, found in mine.items():
+            if undefined(metric, found.value):
                 continue
-            yield Difference(
-                a.benchmark,
-                label,
-                metric.name,
-                float(means[0][label][j]),
-                float(means[1][label][j]),
-                found.value,
-                found.low,
-                found.high,
-                found.p,
-                found.p_holm,
-                _exact(metric, left[index, j], right[index, j]),
-                found.n,
-                found.verdict(metric.better),
-                int(one.columns.ties[index, places[0][j]].sum()),
-                int(two.columns.ties[index, places[1][j]].sum()),
+            index = one.members[label]
+            yield _with_verdict(
+                Difference(
+                    a.benchmark,
+                    label,
+                    metric.name,
+                    float(means[0][label][j]),
+                    float(means[1][label][j]),
+                    found.value,
+                    found.low,
+                    found.high,
+                    found.p,
+                    corrected[label],
+                    _exact(metric, left[index, j], right[index, j]),
+                    found.n,
+                    "no difference shown",
+                    int(one.columns.ties[index, places[0][j]].sum()),
+                    int(two.columns.ties[index, places[1][j]].sum()),
+                    margin if metric.unit == "share" else None,
+                ),
+                metric,
             )
+
+
+def _with_verdict(d: Difference, metric: AnyMetric) -> Difference:
+    """Without a better side, "A is better" means higher."""
+    on_ties = any(ties_matter(ties, d.n, d.reach) for ties in (d.ties_a, d.ties_b))
+    bound = 0.0 if d.margin is None else d.margin / 100
+    within = -bound <= d.ci_low <= d.ci_high <= bound and bound > 0
+    better = metric.better or "higher"
+    said = verdict(d.difference, d.p_holm, better, within=within, on_ties=on_ties)
+    return replace(d, verdict=said)
 
 
 def _exact(metric: AnyMetric, left: np.ndarray, right: np.ndarray) -> float | None:

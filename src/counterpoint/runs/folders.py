@@ -121,11 +121,16 @@ class Run:
         *,
         protocol: str | Protocol | None = None,
         resamples: int = RESAMPLES,
+        margin: float | None = None,
     ) -> Comparison:
-        """This run (A) against another (B), paired case by case. A path is read as a run folder."""
+        """This run (A) against another (B), paired case by case. A path is read as a run folder.
+
+        `margin` is a difference that does not matter, in points of per cent: with it, runs whose
+        difference lies within it with its whole interval are tied.
+        """
         b = load_run(other)
         chosen = None if protocol is None else get_protocol(protocol)
-        found = compare(self, b, chosen, resamples=resamples)
+        found = compare(self, b, chosen, resamples=resamples, margin=margin)
         notes = [*left_out_notes(self), *left_out_notes(b)]
         return Comparison(found, self.model, b.model, notes)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,22 +21,20 @@ from counterpoint.metrics import (
     WHOLE,
     AnyMetric,
     Averaging,
+    Estimate,
     Pool,
     PooledMetric,
     Protocol,
     Tie,
     ValueTable,
-    Verdict,
     averages,
     estimate,
-    holm,
     members_of,
     nested,
     pool_value,
     prefixes,
     set_apart,
     summaries,
-    verdict,
 )
 from counterpoint.runs.columns import Columns, columns_of, without_positives
 
@@ -64,21 +62,6 @@ class Row:
 
 
 RowKind = TypeVar("RowKind", bound=Row)
-
-
-class Tested(NamedTuple):
-    """A mean with its interval, and p against a mean of 0: plain, and corrected over the groups."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-    p: float
-    p_holm: float
-
-    def verdict(self, better: Literal["higher", "lower"] | None) -> Verdict:
-        """For a difference of A and B; without a better side, "A is better" means higher."""
-        return verdict(self.value, self.p_holm, better or "higher")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +104,7 @@ class Measured:
         names = [metric.name for metric in self.columns.metrics]
         return names.index(name) if name in names else None
 
-    def tested(
+    def estimates(
         self,
         values: ValueTable,
         *,
@@ -130,15 +113,13 @@ class Measured:
         pools: Sequence[Pool | None] | None = None,
         members: dict[str, np.ndarray] | None = None,
         resamples: int = RESAMPLES,
-    ) -> dict[str, list[Tested]]:
-        """Means of columns (rows, columns) for each label, with intervals and p-values.
+    ) -> dict[str, list[Estimate]]:
+        """Means of columns (rows, columns) for each label, with intervals.
 
-        All intervals and p-values of the project come from here. Columns are metrics of this run,
-        of other runs of the same cases, or differences of two runs. The p-values of groups are
-        Holm-corrected; that of the whole benchmark is one question and is not. Columns without a
-        value in a label have n = 0 there and take no part in the correction.
+        Columns are metrics of this run, or of other runs of the same cases. A column without a
+        value in a label has n = 0 there.
         """
-        found = estimate(
+        return estimate(
             values,
             self.columns.clusters,
             self.members if members is None else members,
@@ -148,22 +129,13 @@ class Measured:
             pools=pools,
             resamples=resamples,
         )
-        tested: dict[str, list[Tested]] = {label: [] for label in found}
-        for column in range(values.shape[1]):
-            mine = {label: several[column] for label, several in found.items()}
-            groups = [label for label, e in mine.items() if e.n and label != ALL]
-            corrected = dict(zip(groups, holm([mine[g].p for g in groups]), strict=True))
-            for label, e in mine.items():
-                p_holm = corrected.get(label, e.p)
-                tested[label].append(Tested(e.value, e.low, e.high, e.n, e.p, p_holm))
-        return tested
 
     def row(
         self,
         model: str,
         label: str,
         metric: AnyMetric,
-        found: Tested,
+        found: Estimate,
         kind: type[RowKind],
     ) -> RowKind:
         """The number of one metric and label."""
@@ -296,7 +268,7 @@ def _part_rows(
         if averaging.levels and not needed:
             wanted = set(members)  # show that no group counts
         members = {label: index for label, index in members.items() if label in wanted}
-    found = measured.tested(
+    found = measured.estimates(
         measured.columns.values,
         shares=[metric.unit == "share" for metric in metrics],
         medians=measured.columns.medians,
@@ -305,9 +277,9 @@ def _part_rows(
         resamples=resamples,
     )
     for label in members if groups else (label for label in members if label in WHOLE):
-        for metric, tested, skip in zip(metrics, found[label], skipped, strict=True):
-            if tested.n and not skip and not undefined(metric, tested.value):
-                yield measured.row(model, label, metric, tested, Row)
+        for metric, one, skip in zip(metrics, found[label], skipped, strict=True):
+            if one.n and not skip and not undefined(metric, one.value):
+                yield measured.row(model, label, metric, one, Row)
 
 
 def undefined(metric: AnyMetric, value: float) -> bool:

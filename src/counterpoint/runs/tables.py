@@ -145,16 +145,15 @@ class Results(NumberTable["Row"]):
 class Comparison(NumberTable["Difference"]):
     """Two runs, paired case by case: A - B, its interval, and the verdict."""
 
-    unit = (
-        f"A - B in points with its {LEVEL:.0%} interval (paired bootstrap over source images). "
-        "The verdict follows from p; group p-values are Holm-corrected."
-    )
-
     def __init__(
         self, rows: Sequence[Difference], a: str, b: str, notes: Sequence[str] = ()
     ) -> None:
         super().__init__(rows, notes)
         self.a, self.b = a, b
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        return differences_note(self._shown())
 
     def tables(self) -> Iterator[RichTable]:
         shown = self._shown()
@@ -271,16 +270,29 @@ def _level(chance: float | None, width: int) -> str:
     return "" if chance is None else f"{percent(chance)} {'':<{width}}"
 
 
+def differences_note(found: Sequence[Difference]) -> str:
+    """What the columns of differences are: which are corrected, and what a verdict follows from."""
+    margin = next((d.margin for d in found if d.margin is not None), None)
+    tied = f" tied: the whole interval lies within ±{margin:g} points." if margin else ""
+    return (
+        f"A - B in points with its {LEVEL:.0%} interval. p is that of a randomisation test over "
+        "source images and decides the verdict; of groups it is Holm-corrected over the groups, "
+        "and the intervals are not. McNemar's exact test takes cases as independent, is not "
+        f"corrected and decides nothing.{tied}"
+    )
+
+
 def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
     """Two runs on one benchmark or group: one row per metric."""
+    whole = all(d.group == ALL for d in found)
     table = RichTable(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("metric", no_wrap=True)
-    for name in ("A", "B", "A - B", "p", "McNemar"):
+    table.add_column("metric", overflow="fold")  # names give way, numbers stay whole
+    for name in ("A", "B", "A - B", "p" if whole else "p (Holm)", "McNemar"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for d in found:
-        style = {"A is better": "green", "B is better": "magenta", "tied": ""}[d.verdict]
+        style = {"A is better": "green", "B is better": "magenta"}.get(d.verdict, "")
         table.add_row(
             heading(d.metric),
             _marked(d.a, d.ties_a, d),

@@ -26,7 +26,7 @@ from counterpoint.metrics import (
 )
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData, ScoredPart, gather, shared
-from counterpoint.reports.numbers import RankedRow, alike, numbers_of
+from counterpoint.reports.numbers import RankedRow, Standing, alike, numbers_of
 from counterpoint.reports.papers import Papers, beside_papers
 from counterpoint.reports.publishing import names_apart, safe_name
 from counterpoint.runs import Run
@@ -249,8 +249,9 @@ def _only_separated(numbers: list[RankedRow], blind: set[str]) -> list[RankedRow
     Baselines are not ranked, even where no model is beside them.
     """
     numbers = [replace(n, standing="") if n.model in blind else n for n in numbers]
-    doubtful = {(n.group, n.metric) for n in numbers if n.standing in ("tied", "untested")}
+    near: Standing = "not separated"
+    doubtful = {(n.group, n.metric) for n in numbers if n.standing in (near, "untested")}
     return [
-        replace(n, standing="tied") if n.standing and (n.group, n.metric) in doubtful else n
+        replace(n, standing=near) if n.standing and (n.group, n.metric) in doubtful else n
         for n in numbers
     ]
