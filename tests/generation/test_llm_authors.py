@@ -46,6 +46,147 @@ Selected object: three people
 New attribute: elderly
 New sentence: three elderly people riding horses on a beach"""
 
+
+def other(name: str, *changes: tuple[str, str]) -> str:
+    """A documented template for another subtype, as the page says."""
+    text = TEMPLATES[name]
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+WRITE, ADD, SWAP = "sugarcrepe-replace-obj", "sugarcrepe-add-att", "sugarcrepe-swap-obj"
+OTHERS = {
+    "hp-replace": other(
+        "hp-swap",
+        ('type = "swap"', 'type = "replace"'),
+        ('needs = "and"', ""),
+        ('"bag"', '"words"'),
+        ("share = 0.1", "share = 0.3"),
+        ("Input: {caption}\nOutput:", "{caption}"),
+        ("= 20", "= 30"),
+    ),
+    "sugarcrepe-replace-att": other(
+        WRITE, ('"obj"', '"att"'), ("Nouns", "Adjectives"), ("noun", "adjective")
+    ),
+    "sugarcrepe-replace-rel": other(
+        WRITE, ('"obj"', '"rel"'), ("Nouns", "Relationships"), ("noun", "relationship")
+    ),
+    "sugarcrepe-add-obj": other(ADD, ('"att"', '"obj"'), ("New attribute", "New object")),
+    "sugarcrepe-swap-att": other(
+        SWAP, ('"obj"', '"att"'), ("noun phrases", "attributes"), ("SWAP-OBJ", "SWAP-ATT")
+    ),
+}
+# The other answers that the papers print: template, caption, answer.
+PRINTED = """
+sugarcrepe-replace-obj
+a woman seated on wall and birds besides her
+Nouns: ['woman', 'wall', 'birds']
+Selected noun: wall
+New noun: bench
+New sentence: A woman seated on a bench and birds besides her.
+
+sugarcrepe-replace-att
+a blue bike parked on a side walk.
+Adjectives: ["blue"]
+Selected adjective: blue
+New adjective: red
+New sentence: a red bike parked on a side walk.
+
+sugarcrepe-replace-att
+The kitchen is clean and ready for us to see.
+Adjectives: ["clean", "ready"]
+Selected adjective: clean
+New adjective: dirty
+New sentence: The kitchen is dirty and ready for us to see.
+
+sugarcrepe-replace-rel
+The dining table near the kitchen has a bowl of fruit on it.
+Relationships: ["near", "on"]
+Selected relationship: near
+New relationship: far from
+New sentence: The dining table far from the kitchen has a bowl of fruit on it.
+
+sugarcrepe-replace-rel
+A couple of buckets in a white room.
+Relationships: ['in']
+Selected relationship: in
+New relationship: outside
+New sentence: A couple of buckets outside a white room.
+
+sugarcrepe-swap-obj
+A plate of donuts with a person in the background.
+Yes
+Swappable noun phrases: a plate of donuts, a person
+Output: A person with a plate of donuts in the background.
+
+sugarcrepe-swap-att
+A girl in a pink shirt holding a blue umbrella.
+Yes
+Swappable attributes: pink, blue
+Output: A girl in a blue shirt holding a pink umbrella.
+
+sugarcrepe-swap-att
+A girl with a green shirt brushing her teeth with a blue toothbrush.
+Yes
+Swappable attributes: green, blue
+Output: A girl with a blue shirt brushing her teeth with a green toothbrush.
+
+sugarcrepe-add-obj
+An elephant standing under the shade of a tree.
+Objects: ["elephant", "shade of a tree"]
+Selected object: elephant
+New object: squirrel
+New sentence: An elephant and a squirrel standing under the shade of a tree.
+
+sugarcrepe-add-obj
+A bench at the beach next to the sea
+Objects: ['bench', 'beach', 'sea']
+Selected object: bench
+New object: umbrella
+New sentence: An umbrella and a bench at the beach next to the sea
+
+sugarcrepe-add-att
+A large white airplane and a person on a lot.
+Objects: ["airplane", "person"]
+Selected object: airplane
+New attribute: blue
+New sentence: A large white and blue airplane and a person on a lot.
+
+hp-replace
+Two baby goats stand together on worn stones
+Two baby kids stand together on worn rocks
+
+hp-replace
+a field that ha a bunch of sheep in it
+a meadow that has a flock of sheep in it
+
+hp-replace
+A side view mirror on the handle bars of a motorcycle
+A side view mirror on the handle bars of a motorbike
+
+hp-swap
+three giraffes and two antelope
+two antelopes and three giraffes
+
+hp-swap
+a blue and white stained glass clock shows the time
+a white and blue stained glass clock shows the time
+
+hp-swap
+a mixture of rice and broccoli are put together
+a mixture of broccoli and rice are put together
+
+hp-swap
+there is a man wearing glasses and holding a wine bottle
+there is a man holding a wine bottle and wearing glasses
+
+hp-swap
+An older gentleman in a white shirt and black bow tie
+An older gentleman in a black bow tie and white shirt
+"""
+
 # Template, caption, answer, and the text that is kept or the reason why there is none.
 ANSWERS = [
     ("hp-swap", AND, "a bathroom with a sink, shower and toilet", ""),
@@ -63,6 +204,7 @@ ANSWERS = [
     ("sugarcrepe-swap-obj", CAT, f"{POSSIBLE} No", answers.ANSWERED_NO),
     ("sugarcrepe-swap-obj", CAT, CATS.replace("Yes", "Maybe"), answers.EXTRA_LINES),
     ("sugarcrepe-add-att", HORSES, ELDERLY, ""),
+    *((*block.split("\n", 2), "") for block in PRINTED.strip().split("\n\n")),
 ]
 
 
@@ -79,8 +221,8 @@ def question(body: dict[str, object]) -> str:
     return body["messages"][-1]["content"]  # type: ignore[index]
 
 
-def test_the_page_has_the_four_templates() -> None:
-    assert list(TEMPLATES) == list(dict.fromkeys(name for name, *_ in ANSWERS))
+def test_every_template_is_asked() -> None:
+    assert {*TEMPLATES, *OTHERS} == {name for name, *_ in ANSWERS}
 
 
 @pytest.mark.parametrize(("name", "caption", "answer", "reason"), ANSWERS)
@@ -100,14 +242,16 @@ def test_an_answer_in_the_authors_form_is_read(
     endpoint = server.new_endpoint()
     endpoint.says = answer
     file = tmp_path / f"{name}.toml"
-    file.write_text(TEMPLATES[name])
+    template = (TEMPLATES | OTHERS)[name]
+    file.write_text(template)
     with ChatModel("m") as model:
         [[made]] = ChatMethod(str(file), model).make([caption], [0], Quiet())
     sent = question(endpoint.asked[0].body)
-    told = tomllib.loads(TEMPLATES[name])["steps"][0]
+    told = tomllib.loads(template)["steps"][0]
     assert sent == f"PASTE\n\n{told['ask'].strip().replace('{caption}', caption)}"
     if reason:
         assert made == Rejection(reason)
     else:
         assert isinstance(made, Draft)
-        assert answer.strip().endswith(made.text) and made.text != caption
+        said = answer.strip().lower().rstrip(".")  # the caption's capital and full stop are kept
+        assert said.endswith(made.text.lower().rstrip(".")) and made.text != caption
