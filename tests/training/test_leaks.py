@@ -13,14 +13,13 @@ from hf_models import noise
 from PIL import Image
 from train_data_support import opened
 
-from counterpoint.images import look, same_looks
+from counterpoint.images import look, photograph_id, same_looks
 from counterpoint.training.leaks import (
     BY_CONTENT,
     BY_LOOK,
     BY_NAME,
     BY_TEXT,
     find_leaks,
-    photograph_id,
     without_leaks,
 )
 

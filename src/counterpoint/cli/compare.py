@@ -80,7 +80,7 @@ def compare(
 
 
 def _incomplete(a: Run, b: Run) -> Iterator[str]:
-    """Which runs are not of the whole benchmark, and why."""
+    """Which runs are not of the whole benchmark, and why; which models were trained on it."""
     from counterpoint.benchmarks import why_incomplete
 
     for name in (name for name in a.parts if name in b.parts):
@@ -88,6 +88,8 @@ def _incomplete(a: Run, b: Run) -> Iterator[str]:
             part = run.parts[name]
             if why := why_incomplete(part, part.protocol, run.manifest.get("options", {})):
                 yield f"{run.model} on {name}: {why}; compared are the cases that both runs scored."
+            if part.trained_on:
+                yield f"{run.model} on {name}: {part.trained_on}."
 
 
 def _write_page(

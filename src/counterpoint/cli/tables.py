@@ -113,11 +113,14 @@ def _print_ties(shown: Sequence[Row]) -> None:
 
 
 def left_out_lines(runs: Sequence[Run]) -> list[str]:
-    """What was not scored, one line per model and benchmark, and captions that were cut."""
+    """What was not scored, captions that were cut, and benchmarks that a model was trained on: one
+    line per model and benchmark."""
     lines = []
     for run in runs:
         for part in run.parts.values():
             where = f"{run.model} on {part.benchmark}"
+            if part.trained_on:
+                lines.append(f"{where}: {part.trained_on}.")
             if part.absent:
                 lines.append(
                     f"{where}: the data here are not those of the published benchmark "

@@ -26,6 +26,15 @@ from .sweeping import (
     forecast as forecast,
     read_plan as read_plan,
 )
+from .trained_on import (
+    TrainingRecord as TrainingRecord,
+    copy_records as copy_records,
+    photograph_digests as photograph_digests,
+    pictures_and_texts as pictures_and_texts,
+    read_records as read_records,
+    text_digests as text_digests,
+    write_record as write_record,
+)
 from .vectors import ExportedVectors as ExportedVectors, export_vectors as export_vectors
 from .verifying import (
     Check as Check,

@@ -29,6 +29,7 @@ from counterpoint.cases import (
 )
 from counterpoint.evaluation.places import Place, device_names
 from counterpoint.evaluation.precision import AUTO, choose
+from counterpoint.evaluation.trained_on import overlap, paths_of_records, read_records
 from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions, check_model
 from counterpoint.runs import Part, Run, RunWriter, question, refuse_other
@@ -194,7 +195,7 @@ def evaluate(
                     settings = choose(name, tables.unprobed(), loading, work)
                     notes += (f"{name}: {note}" for note in settings.notes)
                     model = stack.enter_context(place.loaded(name, settings.options, work, cluster))
-                    said = model.describe() if isinstance(model, Described) else {}
+                    said = _said_of(model)
                     if settings.options.decode == "gpu" and said.get("decoder") != "GPU":
                         notes.append(f"{name}: JPEGs are decoded by Pillow, not on the GPU.")
                 for piece in tables.pieces(model):
@@ -272,6 +273,11 @@ class _Tables:
         A table is not cut where a score may depend on all of its cases.
         """
         self._cut = {name: np.zeros(0, dtype=np.uint64) for name in self.cases}
+        record = read_records(paths_of_records(_said_of(model)))
+        self._trained_on = {
+            name: None if record is None else overlap(record, cases)
+            for name, cases in self.cases.items()
+        }
         piece: dict[str, Cases] = {}
         for name, cases in self.cases.items():
             whole = needs_whole_tables(model) or name in self._training
@@ -310,6 +316,7 @@ class _Tables:
             yield replace(
                 part,
                 absent=self._absent[name],
+                trained_on=self._trained_on[name],
                 left_out_images=images,
                 cut_captions=part.cut_captions - again,  # counted in an earlier piece
             )
@@ -402,8 +409,12 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "model"
 
 
+def _said_of(model: Model) -> dict[str, Any]:
+    return dict(model.describe()) if isinstance(model, Described) else {}
+
+
 def _manifest(model: Model, options: dict[str, Any], notes: Sequence[str]) -> dict[str, Any]:
-    info = dict(model.describe()) if isinstance(model, Described) else {}
+    info = _said_of(model)
     if notes:
         info["notes"] = [*info.get("notes", ()), *notes]
     packages = ("counterpoint", "numpy", "pillow", "polars", "pyarrow")

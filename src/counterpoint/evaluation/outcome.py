@@ -19,7 +19,15 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.writing import whole_file
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics import ALL, METRICS, RESAMPLES
-from counterpoint.runs import Difference, Part, Row, Run, as_json, compare, rows
+from counterpoint.runs import (
+    Difference,
+    Part,
+    Row,
+    Run,
+    as_json,
+    compare,
+    rows,
+)
 from counterpoint.scoring import Model
 
 OUTCOME_FILE: Final = "outcome.json"
@@ -174,6 +182,9 @@ def _missing(start: Run, tuned: Run) -> list[str]:
             notes.append(
                 f"{name}: {apart:,} cases were scored by one model only, {both:,} by both."
             )
+    for run in (start, tuned):
+        seen = [part for part in run.parts.values() if part.trained_on]
+        notes += [f"{part.benchmark}: {part.trained_on} ({run.model})." for part in seen]
     return notes
 
 

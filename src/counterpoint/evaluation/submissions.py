@@ -33,7 +33,15 @@ from counterpoint.benchmarks import (
 from counterpoint.cases import OPTIONAL, Cases, without_images
 from counterpoint.evaluation.evaluating import hash_of, prepare
 from counterpoint.metrics import METRICS, PROTOCOLS, RESAMPLES, PooledMetric, Protocol
-from counterpoint.runs import Part, Row, Run, as_json, find_runs, load_run, rows
+from counterpoint.runs import (
+    Part,
+    Row,
+    Run,
+    as_json,
+    find_runs,
+    load_run,
+    rows,
+)
 
 RESULTS: Final = "results.json"
 _FILES: Final = ("cases.parquet", "scores.parquet", RESULTS)
@@ -97,7 +105,10 @@ def check_submission(
         run = load_run(folder)
     except CounterpointError as error:
         return Submission(folder, "", 0, (f"{error} [{error.code}]",), ())
-    differences, notes = [], []
+    differences: list[str] = []
+    notes = [
+        f"{part.benchmark}: {part.trained_on}." for part in run.parts.values() if part.trained_on
+    ]
     for sent in run.parts.values():
         wrong = list(_other_protocol(folder, sent))
         differences += [*wrong, *_other_cases(folder, sent)]

@@ -22,6 +22,7 @@ from counterpoint._util.store import digest
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_folder
 from counterpoint.evaluation.evaluating import evaluate, slug
+from counterpoint.evaluation.trained_on import copy_records
 from counterpoint.models import LoadOptions, load_model, plain
 from counterpoint.models.openclip import ABOUT, OpenClip, OpenClipSource, fill_folder, load
 from counterpoint.runs import Run
@@ -49,7 +50,8 @@ class Line:
         self._first, self._start = one, dict(one.model.named_parameters())
         self._end = {name: w.detach().clone() for name, w in two.model.named_parameters()}
         self._runtime, self._network, self._tokenizer = two.runtime, two.model, two.tokenizer
-        self._notes = tuple(dict.fromkeys((*one.notes, *two.notes)))
+        both = ((one.notes, two.notes), (one.training_records, two.training_records))
+        self._said = tuple(tuple(dict.fromkeys((*first, *second))) for first, second in both)
         self._here: tuple[float, OpenClip] = (1.0, two)
 
     def at(self, alpha: float) -> OpenClip:
@@ -67,7 +69,8 @@ class Line:
             with torch.no_grad():
                 for name, weight in self._network.named_parameters():
                     weight.copy_(mix_weights(self._start[name], self._end[name], alpha))
-            source = OpenClipSource(self.name(alpha), "", None, notes=self._notes)
+            name, (notes, records) = self.name(alpha), self._said
+            source = OpenClipSource(name, "", None, notes=notes, records=records)
             self._here = alpha, OpenClip(source, self._network, self._tokenizer, self._runtime)
         return self._here[1]
 
@@ -257,6 +260,7 @@ def save_mixed(line: Line, alpha: float, folder: Path) -> None:
     id = next((id for id in (line.tuned, line.base) if id.startswith(_FOLDERS)), line.tuned)
     with whole_folder(folder, ModelError) as draft:
         fill_folder(draft, id, model, model.model.state_dict(), about)
+        copy_records(model.training_records, draft)
         if why := _other(model, load(f"local-dir:{draft}", line.options)):
             raise ModelError(
                 "E-MODEL-CHANGED",

@@ -5,6 +5,7 @@ from .looks import (
     look_of as look_of,
     same_looks as same_looks,
 )
+from .names import photograph_id as photograph_id, photograph_names as photograph_names
 from .pictures import (
     MAX_RATIO as MAX_RATIO,
     Photographs as Photographs,

@@ -23,6 +23,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import Store, digest
 from counterpoint.images import file_content
+from counterpoint.models.records import TRAINED_ON
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring import Described, DualEncoder, Model
 
@@ -189,9 +190,10 @@ def _files(id: str) -> list[Path]:
     path = Path(weights).expanduser()
     if path.suffix not in _WEIGHTS or not path.is_file():
         return []
-    beside = path.parent / "config.json"  # may say which activation the weights want
+    # They may say which activation the weights want, and what they were trained on.
+    beside = [path.parent / name for name in ("config.json", TRAINED_ON)]
     around = _architecture(name)
-    return [path, *([beside] if beside.is_file() else []), *around] if around else []
+    return [path, *(file for file in beside if file.is_file()), *around] if around else []
 
 
 def _architecture(name: str) -> list[Path]:

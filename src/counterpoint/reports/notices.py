@@ -118,7 +118,8 @@ class Notice:
 
 
 def notices(material: ReportData) -> list[Notice]:
-    """Cases and images left out, captions cut, notes of models, and runs on different data."""
+    """Cases and images left out, captions cut, benchmarks that were trained on, notes of models,
+    and runs on different data."""
     told: dict[Notice, list[str]] = {}  # what holds of several runs is said once
     for label, run in material.runs.items():
         for part in run.parts.values():
@@ -136,8 +137,10 @@ def notices(material: ReportData) -> list[Notice]:
 
 
 def told_of(part: Part) -> Iterator[Notice]:
-    """Cases and images left out or absent, and captions cut."""
+    """What was trained on; cases and images left out or absent, and captions cut."""
     where = part.benchmark
+    if part.trained_on:
+        yield Notice(f"{where}, {part.trained_on}.")
     if part.absent:
         yield _named(
             f"{where}, the data were not those of the published benchmark "

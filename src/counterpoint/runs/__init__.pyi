@@ -13,6 +13,7 @@ from .folders import (
     refuse_other as refuse_other,
     save_run as save_run,
 )
+from .overlap import TrainedOn as TrainedOn
 from .results import (
     Measured as Measured,
     Row as Row,

@@ -22,6 +22,7 @@ from counterpoint.cases import (
     refuse_malformed,
 )
 from counterpoint.metrics import AVERAGES, Overlong, Tie
+from counterpoint.runs.overlap import TrainedOn
 
 # A shape is a type, a tuple of values, a list of one shape, or an object: shapes by name ("?" marks
 # a field that may be missing), and under `...` the shape of fields of any other name.
@@ -48,6 +49,7 @@ _BENCHMARK: Final = {
     "left_out": _REASONS,
     "?lost_images": _REASONS,  # not in the first runs
     "?absent": [{"what": str, "reason": str, "cases": int | None}],  # not in the first runs
+    "?trained_on": dict.fromkeys(TrainedOn._fields, int),
     "data_hash": str,
     "root": str | None,
     ...: object,

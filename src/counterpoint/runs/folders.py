@@ -37,6 +37,7 @@ from counterpoint.cases import (
 from counterpoint.metrics import RESAMPLES, Protocol, count_reasons, get_protocol
 from counterpoint.runs.checks import refuse_cases, refuse_manifest, refuse_table
 from counterpoint.runs.comparison import compare
+from counterpoint.runs.overlap import TrainedOn
 from counterpoint.runs.results import rows
 from counterpoint.runs.score_files import ScoreWriter, read_scores
 from counterpoint.runs.tables import Comparison, Results, left_out_notes, part_sizes
@@ -60,6 +61,7 @@ class Part:
     data_hash: str = ""  # of all cases asked for, those left out too
     left_out_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
     absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
+    trained_on: TrainedOn | None = None  # where the model's record says that some of it was
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} left out" if self.missing else ""
@@ -359,6 +361,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "absent": [one._asdict() for one in part.absent],
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
+        **({} if part.trained_on is None else {"trained_on": part.trained_on._asdict()}),
     }
 
 
@@ -494,6 +497,7 @@ def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) ->
         about["data_hash"],
         _as_pairs(about.get("lost_images", [])),
         tuple(Absent(**one) for one in about.get("absent", [])),
+        TrainedOn(**about["trained_on"]) if "trained_on" in about else None,
     )
 
 

@@ -174,7 +174,8 @@ class Comparison(NumberTable["Difference"]):
 
 
 def left_out_notes(run: Run) -> list[str]:
-    """One sentence per benchmark of which not everything was scored, or more than it has."""
+    """One sentence per benchmark of which not everything was scored, or more than it has, or that
+    the model was trained on."""
     lacking = [
         f"{run.model} on {part.benchmark}: {part.missing:,} of the cases and images were left out"
         f"{_reasons(part.left_out or part.left_out_images)}; "
@@ -188,7 +189,12 @@ def left_out_notes(run: Run) -> list[str]:
         for part in run.parts.values()
         if part.surplus
     ]
-    return lacking + surplus
+    seen = [
+        f"{run.model} on {part.benchmark}: {part.trained_on}."
+        for part in run.parts.values()
+        if part.trained_on
+    ]
+    return lacking + surplus + seen
 
 
 def part_sizes(runs: Iterable[Run]) -> dict[tuple[str, str], str]:

@@ -15,10 +15,9 @@ The last two need the photographs. Texts are the same but for case, blanks, punc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,12 +29,11 @@ from counterpoint._util.store import Store, default_store
 from counterpoint._util.tables import parquet_columns
 from counterpoint._util.untrusted import shown
 from counterpoint.benchmarks import load_benchmark
-from counterpoint.cases import PROMPTS, ImageRef, normal
-from counterpoint.images import LOOK, Picture, look_of, same_looks
+from counterpoint.cases import ImageRef, normal
+from counterpoint.evaluation import pictures_and_texts
+from counterpoint.images import LOOK, Picture, look_of, photograph_names, same_looks
 from counterpoint.scoring import in_threads
 
-_COCO: Final = re.compile(r"(?:^|[/#_])(\d{12})\.\w+$")
-_FLICKR: Final = re.compile(r"(?:^|[/#])(\d{8,11})(?:_[0-9a-f]{8,})?\.\w+$")
 _IMAGES: Final = ("image", "negative_images")
 _TEXTS: Final = ("caption", "positives", "negatives", "dense", "dense_negatives")
 BY_NAME, BY_CONTENT, BY_LOOK, BY_TEXT = (
@@ -162,13 +160,7 @@ def _kept_out(names: Sequence[str | Path], data: str | Path | None) -> _KeptOut:
             kept.add(path.name, pictures, [text for _, text in _values(table, _TEXTS)])
             continue
         cases: Any = load_benchmark(name, data).cases
-        flat = cases.frame["images"].explode().drop_nulls()
-        references = flat.struct.field("path").unique(maintain_order=True).to_list()
-        captions = cases.frame["captions"].explode().drop_nulls().unique(maintain_order=True)
-        texts = [text for caption in captions.to_list() for text in caption.split(PROMPTS)]
-        texts += [text for r in references if (text := ImageRef(r).text) is not None]
-        pictures = [Picture(ImageRef(r), cases.root) for r in references if not ImageRef(r).text]
-        kept.add(str(name), pictures, texts)
+        kept.add(str(name), *pictures_and_texts(cases))
     return kept
 
 
@@ -189,21 +181,6 @@ def _training_table(path: Path) -> pl.DataFrame | None:
 # --- photographs ---------------------------------------------------------------------------------
 
 
-def photograph_id(path: str) -> str | None:
-    """The number that COCO or Flickr has given a photograph, if its name has one."""
-    for kind, pattern in (("COCO", _COCO), ("Flickr", _FLICKR)):
-        if match := pattern.search(path):
-            return f"{kind} {int(match[1])}"
-    return None
-
-
-def _names(picture: Picture) -> list[str]:
-    """What a photograph is called: two with one name are one."""
-    number = photograph_id(picture.ref.path)
-    where = PurePosixPath(picture.root or ".") / picture.ref.path
-    return [str(where), *([number] if number else [])]
-
-
 class _Sight(NamedTuple):
     content: bytes | None
     look: np.ndarray | None
@@ -213,10 +190,10 @@ def _same_photographs(
     own: Sequence[Picture], kept: dict[Picture, str], store: Store, progress: Progress
 ) -> dict[Picture, tuple[str, str]]:
     """Which of the pictures are kept out: how that is known, and where they are."""
-    named = {name: where for picture, where in kept.items() for name in _names(picture)}
+    named = {name: where for picture, where in kept.items() for name in photograph_names(picture)}
     found: dict[Picture, tuple[str, str]] = {}
     for picture in own:
-        where = next((named[name] for name in _names(picture) if name in named), None)
+        where = next((named[name] for name in photograph_names(picture) if name in named), None)
         if where is not None:
             found[picture] = (BY_NAME, where)
     rest = [picture for picture in own if picture not in found]

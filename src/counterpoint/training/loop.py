@@ -25,7 +25,15 @@ from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import find_benchmark
-from counterpoint.evaluation import OUTCOME_FILE, Outcome, evaluate, evaluate_outcome, mix_weights
+from counterpoint.evaluation import (
+    OUTCOME_FILE,
+    Outcome,
+    copy_records,
+    evaluate,
+    evaluate_outcome,
+    mix_weights,
+)
+from counterpoint.models import records_in
 from counterpoint.training.batches import Batch
 from counterpoint.training.building import TrainingRun, build
 from counterpoint.training.checkpoints import (
@@ -43,6 +51,7 @@ from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
 from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
+from counterpoint.training.recording import record_data
 from counterpoint.training.starts import save_start, saved_id, with_weights
 from counterpoint.training.steps import only, update
 from counterpoint.training.validation import (
@@ -92,6 +101,8 @@ def train(
             # Build: model, data, loss, optimiser; then the state of the last checkpoint.
             run = build(recipe, ranks, progress if ranks.first else None)
             done = _resume(run)
+            if ranks.first:
+                record_data(run, progress, begun=done > 0)
             evaluator = Evaluator(run, progress) if ranks.first and recipe.benchmarks else None
             validator = Validator(run, progress) if ranks.first and recipe.validation else None
 
@@ -375,6 +386,7 @@ def save_model(
     }
     with whole_folder(run.recipe.folder / name, RunError) as draft:
         save_start(draft, run.recipe.start, run.model.start, stored, about)
+        copy_records(records_in(run.recipe.folder), draft)
 
 
 # --- evaluate ------------------------------------------------------------------------------------
@@ -412,7 +424,8 @@ class Evaluator:
 
     def _model_of(self, state: Mapping[str, Tensor]) -> Model:
         recipe, device = self.run.recipe, self.run.ranks.device.type
-        return with_weights(recipe_start(recipe, device), state, recipe.name)
+        records = records_in(recipe.folder)
+        return with_weights(recipe_start(recipe, device), state, recipe.name, records)
 
     def _outcome(
         self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None

@@ -74,12 +74,14 @@ def add_pool(id: str, start: Start, entry: dict[str, Any], seed: int) -> None:
     start.add_pool(entry, seed)
 
 
-def with_weights(start: Start, state: Mapping[str, Tensor], name: str) -> OpenClip | HfDual:
-    """The dual encoder that a start becomes with other weights."""
+def with_weights(
+    start: Start, state: Mapping[str, Tensor], name: str, records: tuple[str, ...] = ()
+) -> OpenClip | HfDual:
+    """The dual encoder that a start becomes with other weights; `records` of what they saw."""
     start.model.load_state_dict(dict(state))
     if not isinstance(start, OpenClip):
-        return start.renewed()
-    source = OpenClipSource(name, name, None)
+        return start.renewed(records)
+    source = OpenClipSource(name, name, None, records=records)
     return OpenClip(source, start.model, start.tokenizer, start.runtime)
 
 

@@ -29,6 +29,7 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, quiet, stacked
 
@@ -70,10 +71,12 @@ class HfModel:
     identity: tuple[object, ...]  # what outputs depend on beside the weights
     fingerprint: str
     levels: Levels | None = None  # what is left to do if images are bytes
+    training_records: tuple[str, ...] = ()
 
-    def renewed(self) -> HfModel:
-        """The same after its weights were changed: another fingerprint."""
-        return replace(self, fingerprint=fingerprint(self.model, *self.identity))
+    def renewed(self, records: tuple[str, ...]) -> HfModel:
+        """The same after its weights were changed: another fingerprint, other records."""
+        new = fingerprint(self.model, *self.identity)
+        return replace(self, fingerprint=new, training_records=records)
 
     def preprocess(self, image: Image.Image) -> Tensors:
         return preprocessed(self.processor, image, as_bytes=self.levels is not None)
@@ -145,6 +148,7 @@ class HfModel:
             "preprocessing": f"{type(self.processor).__name__} {as_text(self.processor.to_dict())}",
             "versions": {"torch": str(torch.__version__), "transformers": transformers.__version__},
             "notes": [],
+            **({"training_records": [*self.training_records]} if self.training_records else {}),
         }
 
 
@@ -194,7 +198,8 @@ def open_model(
     if halves:
         runtime.cast(model)
     levels = levels_of(processor)
-    return HfModel(id, model, tokenizer, processor, runtime, context, identity, digest, levels)
+    parts = (model, tokenizer, processor, runtime, context, identity, digest, levels)
+    return HfModel(id, *parts, records_in(source))
 
 
 def _class_of(id: str, source: str, name: str, said: Mapping[str, Any]) -> Any:

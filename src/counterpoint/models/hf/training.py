@@ -115,9 +115,13 @@ class HfStart:
         model.zero_grad(set_to_none=True)
         return found
 
-    def renewed(self) -> HfDual:
+    def renewed(self, records: tuple[str, ...]) -> HfDual:
         """The dual encoder with the weights that the network has now."""
-        return dual(self.opened.renewed())
+        return dual(self.opened.renewed(records))
+
+    @property
+    def training_records(self) -> tuple[str, ...]:
+        return self.opened.training_records
 
     def fill_folder(
         self, folder: Path, state: Mapping[str, Tensor], about: Mapping[str, Any]

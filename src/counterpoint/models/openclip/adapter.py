@@ -55,7 +55,7 @@ class OpenClip:
         )
         self.pixels = TowerPixels(self.transform, runtime.device, jpegs=runtime.decodes)
         self.context_length: int | None = tokenizer.context_length
-        self.notes = source.notes
+        self.notes, self.training_records = source.notes, source.training_records
         more = ("decoded on the GPU",) if self.pixels.decodes else ()
         identity = (self.transform, self._tokenizer_identity(), runtime.identity, *more)
         self.fingerprint = fingerprint(model, *identity)
@@ -103,6 +103,7 @@ class OpenClip:
             "padding_cut": self.cuts_padding,
             "versions": {"open_clip": open_clip.__version__, "torch": str(torch.__version__)},
             "notes": list(self.notes),
+            **({"training_records": [*self.training_records]} if self.training_records else {}),
         }
 
     def _encode_cut(self, tokens: torch.Tensor) -> torch.Tensor:

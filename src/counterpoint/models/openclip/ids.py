@@ -17,6 +17,7 @@ import open_clip
 from counterpoint._util.errors import ModelError, NotFoundError, reason
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.weights import is_torchscript
 
@@ -41,6 +42,12 @@ class OpenClipSource:
     pretrained: str | None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()  # of what it was trained on, if not in the folder of its weights
+
+    @property
+    def training_records(self) -> tuple[str, ...]:
+        beside = Path(self.pretrained).parent if self.pretrained else None
+        return self.records or records_in(self.folder or beside)
 
     @property
     def origin(self) -> Path | str | None:

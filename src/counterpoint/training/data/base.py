@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+    from counterpoint.images import Picture
     from counterpoint.training.batches import Batch
 
 
@@ -208,6 +209,12 @@ class TrainingData(Protocol):
     steps_per_epoch: int
     problems: Problems
     contents: dict[str, str]
+
+    def all_texts(self) -> Iterator[list[str]]:
+        """All texts that are trained on, some at a time; of drawn ones nothing is known."""
+
+    def all_photographs(self) -> list[Picture]:
+        """All images that are trained on, as far as they have names."""
 
     def batch(self, epoch: int, step: int) -> Batch:
         """This rank's part of a step's batch, made here and now. `step` counts from 0."""

@@ -111,6 +111,14 @@ class Stepwise(ABC):
     def prepare(self, epoch: int, step: int) -> Parcel:
         """All that can be done in any process, without the device."""
 
+    def all_texts(self) -> Iterator[list[str]]:
+        """All texts that are trained on, some at a time; of drawn ones nothing is known."""
+        return iter(())
+
+    def all_photographs(self) -> list[Picture]:
+        """All images that are trained on, as far as they have names."""
+        return []
+
     def finish(self, content: Any) -> Batch:
         """All that is left to do in the process that trains."""
         batch: Batch = content

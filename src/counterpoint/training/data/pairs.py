@@ -37,6 +37,7 @@ from counterpoint.training.leaks import refuse_leaks
 _TEXTS: Final = pa.list_(pa.string())
 _LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")
 _TYPES: Final = {"positives": "positive_types", "negatives": "negative_types"}
+_TEXT_LISTS: Final = ("positives", "negatives", "dense", "dense_negatives")
 _EXTRA: Final = ("dense", "dense_negatives", *_TYPES.values())
 _SCHEMA: Final = pa.schema(
     [
@@ -242,6 +243,8 @@ class _Table(SampleSource):
     """Rows of a training table. Arrow keeps them: a million Python objects would be copied by
     every worker as soon as it counts references to them."""
 
+    lists_pictures = True
+
     def __init__(self, table: pa.Table, root: Path, name: str, config: DataConfig) -> None:
         self.root, self.name, self.size, self.config = root, name, len(table), config
         self.columns = {n: table[n].combine_chunks() for n in table.column_names}
@@ -262,6 +265,17 @@ class _Table(SampleSource):
         near = ["neighbours"] if self.config.hard_images else []
         read = ("image", "box", "caption", *self.asked, *near)
         return {name: column_digest(self.columns[name]) for name in read}
+
+    def all_texts(self) -> Iterator[list[str]]:
+        for name in ("caption", *(n for n in self.asked if n in _TEXT_LISTS)):
+            values = self.columns[name]
+            values = values if name == "caption" else pc.list_flatten(values)
+            if self.config.only and name in _TYPES:
+                types = pc.list_flatten(self.columns[_TYPES[name]])
+                values = values.filter(pc.equal(types, self.config.only))
+            once = pc.unique(values).drop_null()
+            for start in range(0, len(once), _CHUNK):
+                yield once.slice(start, _CHUNK).to_pylist()
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         return order(seed, epoch, self.size)

@@ -8,7 +8,7 @@ file would often be another caption of the same image.)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,10 +56,15 @@ class SampleSource(ABC):
 
     size: int
     name: str
+    lists_pictures = False
 
     @abstractmethod
     def contents(self) -> dict[str, str]:
         """A digest of each part that samples are made of; images are not looked at."""
+
+    @abstractmethod
+    def all_texts(self) -> Iterator[list[str]]:
+        """All texts that samples may give, some at a time."""
 
     @abstractmethod
     def order(self, seed: int, epoch: int) -> np.ndarray:
@@ -193,6 +198,12 @@ class Samples(Stepwise):
                         part.negative_images = self.pixels.rest(part.negative_images)
         self._hand_over(batch)
         return batch
+
+    def all_texts(self) -> Iterator[list[str]]:
+        return self.source.all_texts()
+
+    def all_photographs(self) -> list[Picture]:
+        return self.source.pictures() if self.source.lists_pictures else []
 
     def _beside(self) -> AbstractContextManager[Any]:
         """The device copies and prepares this batch while it still works on the last."""

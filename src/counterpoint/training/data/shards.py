@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -175,6 +176,13 @@ class _Shards(SampleSource):
 
     def contents(self) -> dict[str, str]:
         return {"samples": array_digest(self.index)}
+
+    def all_texts(self) -> Iterator[list[str]]:
+        for number in range(self.size):
+            with suppress(DataError):  # training says which cannot be read
+                found = self.record(number)
+                lists = found.positives, found.negatives, found.dense, found.dense_negatives
+                yield [found.caption, *(t for texts in lists for t in texts if t is not None)]
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         return _order(seed, epoch, tuple(np.bincount(self.index[:, 0]).tolist()))
