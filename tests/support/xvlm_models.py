@@ -74,6 +74,7 @@ def weights() -> dict[str, torch.Tensor]:
 
 def save_xvlm(path: Path) -> Path:
     """The checkpoint, with the vocabulary beside it."""
-    torch.save({"model": weights(), "epoch": 9}, path)
+    config = {"image_res": SIDE, "optimizer": {"opt": "adamW", "lr": 3e-5}}
+    torch.save({"model": weights(), "config": config, "epoch": 9}, path)
     (path.parent / "vocab.txt").write_text("\n".join(PIECES))
     return path
