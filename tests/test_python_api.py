@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from PIL import Image
 
 import counterpoint as cp
 from counterpoint import ImageRef
+from counterpoint.generation import root_of
 from counterpoint.metrics import METRICS
 
 SWAP = "world-swap:size=40"
@@ -157,6 +159,12 @@ def test_pairs_are_made_refined_and_exported() -> None:
     written = cp.export("refined.parquet", "mine.parquet", form="benchmark")
     assert written["rows"] == len(cp.read_cases("mine.parquet"))
     assert cp.evaluate("blind:length", "mine.parquet").model == "blind:length"
+
+
+def test_pairs_know_where_the_images_of_their_captions_are() -> None:
+    Path("captions.jsonl").write_text(json.dumps({"caption": "a dog and a cat", "image": "1.jpg"}))
+    cp.generate("positives", "captions.jsonl", "pairs.parquet", images="photos")
+    assert root_of(Path("pairs.parquet")) == Path("photos").absolute()
 
 
 WRONG: dict[str, tuple[str, Callable[[], object]]] = {

@@ -232,6 +232,7 @@ def generate(
     engine: str = "local",
     ray_address: str = "local",
     data: str | Path | None = None,
+    images: str | Path | None = None,
     columns: Mapping[str, Any] | None = None,
     progress: Bars = _AUTO,
     **settings: Any,
@@ -243,6 +244,7 @@ def generate(
     `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
     methods` or paths of your own templates (.toml); those of language models need `model`, a model
     of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`).
+    `images` is the folder that image paths start from, by default that of `captions`.
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
     checks, doubtful, wordnet. Rules are made by `workers` processes; with `engine="ray"`, on a
     cluster. Called again after an end of any kind, it goes on from there.
@@ -262,7 +264,9 @@ def generate(
         )
     asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
     root = None if data is None else Path(data)
-    read = open_captions(str(captions), root, options=_settings(CaptionOptions, **(columns or {})))
+    place = None if images is None else Path(images)
+    options = _settings(CaptionOptions, **(columns or {}))
+    read = open_captions(str(captions), root, images=place, options=options)
     read = first_of(read, limit) if limit else read
     with ExitStack() as stack:
         writers = []
