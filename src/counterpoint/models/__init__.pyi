@@ -1,4 +1,4 @@
-from .hub import guarded as guarded, hub_or_cache as hub_or_cache
+from .hub import guarded as guarded, hub_or_cache as hub_or_cache, pretrained as pretrained
 from .records import TRAINED_ON as TRAINED_ON, records_in as records_in
 from .registry import (
     DEVICES as DEVICES,

@@ -1,4 +1,6 @@
-"""The hub of Hugging Face: fetching models safely, and using the cache if the hub does not answer.
+"""The door for models of others: opened safely, from the hub or from its cache if it is silent.
+
+Nothing else calls `from_pretrained` or fetches a file of a model.
 
 Python code that comes with a model is looked for in its configs, and is not run unless the model is
 trusted. transformers and diffusers import Python files of a model's folder or repository where a
@@ -25,6 +27,7 @@ from huggingface_hub import constants
 from counterpoint._util.errors import ModelError, reason
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import parse_json, shortened
+from counterpoint.models.bounded import why_unreadable
 from counterpoint.models.registry import LoadOptions
 
 # Both have a function `check_imports`, which they call before they import a file of a model.
@@ -33,7 +36,9 @@ _LIBRARIES: Final = {
     "diffusers": "diffusers.utils.dynamic_modules_utils",
 }
 _KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
-_PATTERNS: Final = ("*config*.json", "model_index.json")
+_CONFIGS: Final = ("*config*.json", "model_index.json")
+_PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
+_PANIC: Final = "PanicException"  # of compiled Rust
 _LARGEST: Final = 32 * 2**20  # bytes of a config
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
@@ -57,8 +62,12 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
     config leads to (another folder or repository) is covered as well: the libraries' own functions
     refuse while this is open.
     """
-    if not options.trust_remote_code and source is not None:
-        _refuse_configs(id, source)
+    folder = None if source is None else _folder_of(source)
+    if folder is not None:
+        if not options.trust_remote_code:
+            _refuse_configs(id, folder)
+        if why := why_unreadable(folder):
+            raise _broken(id, f"its tokenizer {why}")
     _watch_libraries()
     loading = _Loading(id, options.trust_remote_code)
     _under_way.append(loading)
@@ -68,10 +77,34 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
         if loading.refused:
             raise _refusal(id, loading.refused) from None
         raise
+    except BaseException as error:
+        if type(error).__name__ == _PANIC:  # which is no Exception
+            raise _broken(id, f"compiled code cannot read it ({shortened(error)})") from None
+        raise
     finally:
         _under_way.remove(loading)
     if loading.refused:  # and a library went on without it: half a model
         raise _refusal(id, loading.refused)
+
+
+def pretrained(kind: Any, source: Path | str, options: LoadOptions, **more: Any) -> Any:
+    """What `kind.from_pretrained` makes of a folder or repository, inside `guarded`."""
+    if not _under_way:
+        raise RuntimeError(f"{kind.__name__} is opened outside of `guarded`")
+    return kind.from_pretrained(source, trust_remote_code=options.trust_remote_code, **more)
+
+
+def fetched_file(repository: str, name: str) -> str:
+    """The path of one file of a repository, which is no model by itself."""
+    from huggingface_hub import hf_hub_download
+
+    with hub_or_cache(repository, repository):
+        return hf_hub_download(repository, name)
+
+
+def _broken(id: str, why: str) -> ModelError:
+    what = f"{id} cannot be loaded: {why}; use another model, or mend that file."
+    return ModelError("E-MODEL-BROKEN", what, model=id)
 
 
 def _refusal(id: str, what: str) -> ModelError:
@@ -86,14 +119,12 @@ def _refusal(id: str, what: str) -> ModelError:
 # --- configs -----------------------------------------------------------------------------------
 
 
-def _refuse_configs(id: str, source: Path | str) -> None:
-    folder = Path(source)
-    if not folder.is_dir():
-        found = _fetched(str(source))
-        if found is None:
-            return
-        folder = found
-    for pattern in _PATTERNS:
+def _folder_of(source: Path | str) -> Path | None:
+    return Path(source) if Path(source).is_dir() else _fetched(str(source))
+
+
+def _refuse_configs(id: str, folder: Path) -> None:
+    for pattern in _CONFIGS:
         for path in sorted((*folder.glob(pattern), *folder.glob(f"*/{pattern}"))):
             if key := _code_in(_read(id, path)):
                 where = path.relative_to(folder)
@@ -101,7 +132,7 @@ def _refuse_configs(id: str, source: Path | str) -> None:
 
 
 def _fetched(repo: str) -> Path | None:
-    """The folder of a repository's configs; None if it cannot be fetched: loading says why."""
+    """A repository's configs and tokenizers; None if it cannot be fetched: loading says why."""
     from huggingface_hub import snapshot_download
 
     try:

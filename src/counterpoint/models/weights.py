@@ -59,7 +59,7 @@ def read_weights(path: Path) -> object:
         )
     try:
         with torch.serialization.safe_globals([*_VALUES]):
-            return _torch_load(path)
+            return torch_load(path)
     except Exception as error:  # unpickling raises anything
         asked = re.search(r"GLOBAL ([\w.]+)", str(error))
         if asked:
@@ -86,7 +86,8 @@ def is_torchscript(path: Path) -> bool:
         return False  # loading it will say what is wrong, and runs no code either
 
 
-def _torch_load(path: Path) -> object:
+def torch_load(path: Path) -> object:
+    """The only call of `torch.load`. Tensors of files are mapped, not read."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except RuntimeError as error:

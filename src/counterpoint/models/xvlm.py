@@ -28,7 +28,7 @@ from torchvision.transforms import Compose, InterpolationMode, Normalize, Resize
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
-from counterpoint.models.hub import hub_or_cache
+from counterpoint.models.hub import fetched_file
 from counterpoint.models.openclip.state_dicts import Tensors, some, unwrap
 from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import LoadOptions
@@ -369,7 +369,7 @@ def _tokenizer(id: str, folder: Path, rows: int) -> Any:
     except ImportError:
         raise MissingExtraError(id, "vlm") from None
     file = folder / _VOCABULARY
-    tokenizer = BertWordPieceTokenizer(str(file if file.is_file() else _fetched(id)))
+    tokenizer = BertWordPieceTokenizer(str(file if file.is_file() else _fetched()))
     if tokenizer.get_vocab_size() != rows:
         raise ModelError(
             "E-TOKENIZER-MISMATCH",
@@ -383,16 +383,13 @@ def _tokenizer(id: str, folder: Path, rows: int) -> Any:
     return tokenizer
 
 
-def _fetched(id: str) -> str:
-    from huggingface_hub import hf_hub_download
-
-    with hub_or_cache(id, _BERT):
-        try:
-            return hf_hub_download(_BERT, _VOCABULARY)
-        except Exception as error:  # the library and its HTTP client raise anything
-            raise ModelError(
-                "E-TOKENIZER-MISSING",
-                f"there is no {_VOCABULARY} beside it, and that of {_BERT} cannot be fetched "
-                f"({shortened(error).rstrip('.')}); put it there.",
-                source=_BERT,
-            ) from None
+def _fetched() -> str:
+    try:
+        return fetched_file(_BERT, _VOCABULARY)
+    except Exception as error:  # the library and its HTTP client raise anything
+        raise ModelError(
+            "E-TOKENIZER-MISSING",
+            f"there is no {_VOCABULARY} beside it, and that of {_BERT} cannot be fetched "
+            f"({shortened(error).rstrip('.')}); put it there.",
+            source=_BERT,
+        ) from None

@@ -22,6 +22,7 @@ from torch.nn.functional import cross_entropy
 
 import counterpoint
 from counterpoint._util.errors import ModelError, reason
+from counterpoint.models import LoadOptions, guarded, hub_or_cache, pretrained
 from counterpoint.training.starts import Start, Towers
 
 WORLD: Final = Path(counterpoint.__file__).parent / "world" / "decoder"
@@ -131,12 +132,13 @@ def open_captioner(name: str, start: Start, towers: Towers, seed: int) -> Captio
 def _open_hf(name: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    source = name.removeprefix("hf:")
+    source, options = name.removeprefix("hf:"), LoadOptions()
     try:
-        return (
-            AutoModelForSeq2SeqLM.from_pretrained(source),
-            AutoTokenizer.from_pretrained(source),
-        )
+        with hub_or_cache(name, source), guarded(f"decoder={name}", source, options):
+            return (
+                pretrained(AutoModelForSeq2SeqLM, source, options, weights_only=True),
+                pretrained(AutoTokenizer, source, options),
+            )
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error).splitlines()[0]
         raise _unsuitable(name, f"cannot be opened: {why.rstrip('.')}") from None

@@ -43,6 +43,7 @@ from counterpoint.models import (
     guarded,
     hub_or_cache,
     memory_errors,
+    pretrained,
     quiet,
 )
 from counterpoint.models.hf import as_text, bars as transformers_bars
@@ -134,19 +135,18 @@ def _load(model: str, recipe: PipelineParts, dtype: torch.dtype, inpaint: bool) 
     with hub_or_cache(model, source), explained(model, what):
         _refuse_code(model, diffusers.DiffusionPipeline.load_config(source))
     plain: Any = diffusers.DiffusionPipeline
-    options = {"torch_dtype": dtype, "use_safetensors": True, "trust_remote_code": False}
+    how = {"torch_dtype": dtype, "use_safetensors": True}
+    options = LoadOptions()
     parts = {}
     local = Path(source).is_dir()
     unread = "has weights that cannot be loaded"
-    guard = guarded(model, source, LoadOptions())
+    guard = guarded(model, source, options)
     hub = hub_or_cache(model, recipe.unet or source)
     with hub, guard, explained(model, unread), bars(shown=not local):
         if recipe.unet:
             unet: Any = diffusers.UNet2DConditionModel
-            parts["unet"] = unet.from_pretrained(
-                recipe.unet, subfolder="unet", torch_dtype=dtype, use_safetensors=True
-            )
-        pipeline = plain.from_pretrained(source, **options, **parts)
+            parts["unet"] = pretrained(unet, recipe.unet, options, subfolder="unet", **how)
+        pipeline = pretrained(plain, source, options, **how, **parts)
         # A pipeline that edits images may have a sister that draws, with the same parts.
         found = pipeline if _takes(pipeline, inpaint) else _sister(pipeline, inpaint)
     if not _takes(found, inpaint):

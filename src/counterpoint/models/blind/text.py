@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint._util.switches import Switch
 from counterpoint.models.hf.loading import explained
-from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.hub import guarded, hub_or_cache, pretrained
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
 
@@ -230,16 +230,15 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     kind, class_name, default = _KINDS[name]
     id, runtime = f"blind:{name}:{rest or default}", Runtime(options)
     where, more = _where(id, rest or default, gguf=name == "lm")
-    safe = {"trust_remote_code": options.trust_remote_code, **more}
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
     # The library's progress bars are worth their lines only while something is downloaded.
     local = Path(where).is_dir()
     no_bars = _no_stderr if local else contextlib.nullcontext
     hub = hub_or_cache(id, where)
     with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars():
-        model, report = getattr(transformers, class_name).from_pretrained(
-            where, output_loading_info=True, dtype=torch.float32, weights_only=True, **safe
-        )
+        chosen = getattr(transformers, class_name)
+        how = {"output_loading_info": True, "dtype": torch.float32, "weights_only": True}
+        model, report = pretrained(chosen, where, options, **how, **more)
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             "E-WEIGHTS-MISSING",
@@ -252,7 +251,7 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     unread = "has no tokenizer that can be loaded"
     hub = hub_or_cache(id, where)
     with hub, guarded(id, None, options), explained(id, unread), no_bars():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **safe)
+        tokenizer = pretrained(transformers.AutoTokenizer, where, options, **more)
     words = model.get_input_embeddings().num_embeddings
     if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is
         raise ModelError(

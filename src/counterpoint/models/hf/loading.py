@@ -28,7 +28,7 @@ from counterpoint._util.errors import (
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import shortened
-from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.hub import guarded, hub_or_cache, pretrained
 from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, quiet, stacked
@@ -169,24 +169,23 @@ def open_model(
     """
     id, runtime = f"{family}:{rest}", Runtime(options)
     source = str(Path(rest).expanduser()) if rest.startswith("~") else rest
-    trust = options.trust_remote_code
     said = _read_config(id, source)
     kind = str(said.get("model_type"))
     name, text_tower = classes.get(kind, DUAL)
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
     with hub_or_cache(id, source), guarded(id, source, options):
-        if kind not in classes and not (trust and said.get("auto_map")):
+        if kind not in classes and not (options.trust_remote_code and said.get("auto_map")):
             raise ModelError(
                 "E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes), model=id, type=kind
             )
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
-            chosen = _class_of(id, source, name, said)
-            model = _weights(id, source, chosen, needed, trust).to(runtime.device)
+            chosen = _class_of(id, source, name, said, options)
+            model = _weights(id, source, chosen, needed, options).to(runtime.device)
         with explained(id, "has no tokenizer that can be loaded"):
-            tokenizer = readers[0].from_pretrained(source, trust_remote_code=trust)
+            tokenizer = pretrained(readers[0], source, options)
         with explained(id, "has no image processor that can be loaded"):
-            processor = readers[1].from_pretrained(source, trust_remote_code=trust)
+            processor = pretrained(readers[1], source, options)
     # Positions count from the left, where padding would move the words.
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     context = _context_length(id, tokenizer, model.get_submodule(text_tower))
@@ -202,22 +201,22 @@ def open_model(
     return HfModel(id, *parts, records_in(source))
 
 
-def _class_of(id: str, source: str, name: str, said: Mapping[str, Any]) -> Any:
+def _class_of(
+    id: str, source: str, name: str, said: Mapping[str, Any], options: LoadOptions
+) -> Any:
     """The class of the model; ours if its configuration names a pool, which it has to fit."""
     from counterpoint.models.hf.pooling import ENTRY, PooledDualEncoderModel, refuse_pool
 
     if said.get(ENTRY) is None:
         return getattr(transformers, name)
-    refuse_pool(id, said[ENTRY], transformers.AutoConfig.from_pretrained(source))
+    refuse_pool(id, said[ENTRY], pretrained(transformers.AutoConfig, source, options))
     return PooledDualEncoderModel
 
 
-def _weights(id: str, source: str, kind: Any, needed: tuple[str, ...], trust: bool) -> Any:
+def _weights(id: str, source: str, kind: Any, needed: tuple[str, ...], options: LoadOptions) -> Any:
     """The model in float32, without what is not needed."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
-    model, report = kind.from_pretrained(
-        source, output_loading_info=True, weights_only=True, trust_remote_code=trust
-    )
+    model, report = pretrained(kind, source, options, output_loading_info=True, weights_only=True)
     # What is missing, transformers makes up: at random, and with no more than a warning.
     missing = sorted(key for key in report["missing_keys"] if key.startswith(needed))
     if missing:

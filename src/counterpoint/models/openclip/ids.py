@@ -308,10 +308,10 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
 
 
 def _checkpoint_name(path: Path) -> str:
-    import torch
+    from counterpoint.models.weights import torch_load
 
-    try:  # mmap: the tensors are not read, only the names; weights_only: no code is run
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    try:
+        checkpoint = torch_load(path)
     except Exception:
         return ""  # loading it for good will say what is wrong
     return str(checkpoint.get("name", "")) if isinstance(checkpoint, dict) else ""

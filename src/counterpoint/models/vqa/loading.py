@@ -20,7 +20,7 @@ from counterpoint._util.errors import (
 from counterpoint._util.untrusted import shortened
 from counterpoint.models import torch_models
 from counterpoint.models.hf import bars
-from counterpoint.models.hub import guarded, hub_or_cache
+from counterpoint.models.hub import guarded, hub_or_cache, pretrained
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, plain
 
@@ -40,18 +40,18 @@ def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) 
     larger ones fit no other way.
     """
     name, source = f"{family}:{where}", _source(family, where)
-    given: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     try:
         with quiet(), hub_or_cache(name, source), guarded(name, source, options):
-            config = transformers.AutoConfig.from_pretrained(source, **given)
+            config = pretrained(transformers.AutoConfig, source, options)
             _refuse_other_kinds(name, config, options)
-            processor = transformers.AutoProcessor.from_pretrained(source, **given)
-            model, found = transformers.AutoModelForImageTextToText.from_pretrained(
+            processor = pretrained(transformers.AutoProcessor, source, options)
+            model, found = pretrained(
+                transformers.AutoModelForImageTextToText,
                 source,
+                options,
                 dtype=_DTYPES.get(runtime.precision, torch.float32),
                 output_loading_info=True,
                 weights_only=True,
-                **given,
             )
             _refuse_missing_weights(name, sorted(found["missing_keys"]))
             model = model.to(runtime.device)

@@ -21,6 +21,7 @@ import torch
 from PIL import Image
 
 from counterpoint._util.errors import ModelError
+from counterpoint.models.bounded import render_template
 
 CAPTION: Final = "{caption}"
 QUESTION: Final = 'Does this figure show "{caption}"? Please answer yes or no.'  # VQAScore's
@@ -178,6 +179,15 @@ class Prompts:
         names = [token.content for token in added if token.special and token.content in text]
         return _Anchor(max(map(text.rindex, names), default=0), min(len(names), 1))
 
+    def _template(self) -> str:
+        found = self.processor.chat_template
+        if isinstance(found, dict) and "default" not in found:
+            what = (
+                f"none of the model's chat templates ({', '.join(sorted(found))}) is the default."
+            )
+            raise ModelError("E-TEMPLATE-UNSUITABLE", what)
+        return found["default"] if isinstance(found, dict) else found
+
     def _render(self, text: str) -> str:
         mark = _MARK if self.answers else ""
         if not getattr(self.processor, "chat_template", None):
@@ -189,8 +199,11 @@ class Prompts:
         chat: list[dict[str, Any]] = [{"role": "user", "content": content}]
         if self.answers:
             chat.append({"role": "assistant", "content": [{"type": "text", "text": mark}]})
-        rendered: str = self.processor.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=not self.answers
+        rendered = render_template(
+            self._template(),
+            chat,
+            add_generation_prompt=not self.answers,
+            **self.processor.tokenizer.special_tokens_map,
         )
         if _MARK not in rendered:
             raise ModelError(

@@ -1,0 +1,133 @@
+"""Programs that come with a model, run in a process that may take some seconds and some memory.
+
+A chat template is a program, a tokenizer an automaton with patterns, and merges come compressed: a
+folder that is made for it keeps its reader busy without end, fills the memory, or ends the process.
+This file is that process, too, which imports no other of ours:
+
+    python -P bounded.py read|render < REQUEST    JSON in, and JSON out
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_SECONDS: Final = 30
+_MEMORY: Final = 6 * 2**30  # bytes; the largest tokenizers that are in use take one
+_LARGEST: Final = 256 * 2**20  # bytes of a file, and of what a compressed one holds
+_LONGEST: Final = 2**20  # characters of a prompt
+_TEXTS: Final = (
+    "a dog and a cat",
+    "Ein Hund\n\t \N{DOG FACE} 123,456.78 ...",
+    "a" * 300,
+    " " * 300,
+)
+_TOKENIZERS: Final = ("tokenizer.json", "tokenizer/tokenizer.json", "tokenizer_2/tokenizer.json")
+_OTHERS: Final = ("vocab*", "merges*", "*.jinja", "*.txt", "*.model", "tokenizer*.json", "*.gz")
+
+
+def why_unreadable(folder: Path) -> str:
+    """Why the tokenizers in a model's folder cannot be read; empty if they can."""
+    for path in sorted({path for name in _OTHERS for path in folder.glob(name)}):
+        if path.is_file() and path.stat().st_size > _LARGEST:
+            return f"{path.name} is larger than {_LARGEST // 2**20} MiB"
+    files = [folder / name for name in _TOKENIZERS if (folder / name).is_file()]
+    files += sorted(folder.glob("*.gz"))
+    return _run("read", {"files": [str(path) for path in files]})[1] if files else ""
+
+
+def render_template(template: str, chat: Sequence[Mapping[str, Any]], **more: Any) -> str:
+    """A chat in the words of a template, as transformers renders it."""
+    request = {"conversations": [chat], "chat_template": template, **more}
+    rendered, why = _rendered(json.dumps(request, default=str))
+    if why:
+        raise ValueError(f"its chat template {why}")
+    return rendered
+
+
+@cache
+def _rendered(request: str) -> tuple[str, str]:
+    return _run("render", json.loads(request))
+
+
+def _run(task: str, request: object) -> tuple[Any, str]:
+    """The answer of the process; or what is wrong, in words that follow a name."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", __file__, task],
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"does not end within {_SECONDS} seconds"
+    if done.returncode:
+        return None, "takes too much memory, or cannot be read at all"
+    answer = json.loads(done.stdout)
+    return answer["found"], answer["why"]
+
+
+# --- in the process ------------------------------------------------------------------------------
+
+
+def _read(files: list[str]) -> str:
+    from tokenizers import Tokenizer
+
+    for path in map(Path, files):
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                size = 0
+                while part := file.read(2**20):
+                    size += len(part)
+                    if size > _LARGEST:
+                        return f"{path.name} holds more than {_LARGEST // 2**20} MiB"
+        else:
+            tokenizer = Tokenizer.from_file(str(path))
+            for text in _TEXTS:
+                tokenizer.encode(text)
+    return ""
+
+
+def _render(**request: Any) -> str:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    [rendered] = render_jinja_template(**request)[0]
+    if len(rendered) > _LONGEST:
+        raise ValueError(f"makes a prompt of more than {_LONGEST:,} characters")
+    return str(rendered)
+
+
+def _limit() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    for what, most in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CPU, _SECONDS)):
+        _, hard = resource.getrlimit(what)
+        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
+
+
+def main(task: str) -> None:
+    _limit()
+    request = json.load(sys.stdin)
+    found, why = None, ""
+    try:
+        if task == "render":
+            found = _render(**request)
+        else:
+            why = _read(**request)
+    except BaseException as error:  # compiled code that panics raises no Exception
+        said = " ".join(str(error).split())[:200]
+        why = f"cannot be used: {type(error).__name__}: {said}"
+    json.dump({"found": found, "why": why}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

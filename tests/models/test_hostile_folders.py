@@ -1,0 +1,151 @@
+"""Model folders made to hang, to fill the memory or to crash: each is refused in one sentence."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+from pathlib import Path
+
+import hf_models
+import pytest
+import vqa_models
+from errors import raises
+from models_for_tests import is_sentence
+from open_clip_models import save_model
+
+import counterpoint
+from counterpoint.models import bounded
+from counterpoint.models.hub import pretrained
+from counterpoint.models.registry import LoadOptions, load_model
+
+pytest.importorskip("transformers")
+
+CPU = LoadOptions("cpu")
+SOURCE = Path(counterpoint.__file__).parent
+TEMPLATES = {
+    "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "power": "{{ 9 ** (9 ** 9) }}",
+    "memory": "{{ ('a' * 9999999999) | length }}",
+    "long": "{{ messages[0]['content'][1]['text'] }}{{ 'a' * 9999999 }}",
+    "deep": "{% macro m(i) %}{{ m(i) }}{% endmacro %}{{ m(0) }}",
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_SECONDS", 5)
+
+
+@pytest.fixture(scope="module")
+def generative(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return vqa_models.save(tmp_path_factory.mktemp("llava") / "model", vqa_models.llava())
+
+
+# --- chat templates ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_chat_template_that_does_not_end(generative: Path, kind: str) -> None:
+    (generative / "chat_template.jinja").write_text(TEMPLATES[kind])
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"vqa:{generative}", CPU)
+    assert is_sentence(refused.value) and "chat template" in str(refused.value)
+
+
+# --- tokenizers ----------------------------------------------------------------------------------
+
+
+def change(path: Path, **values: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def panics(folder: Path) -> None:
+    """An id that no vector of the vocabulary's size has room for."""
+    path = folder / "tokenizer.json"
+    model = json.loads(path.read_text())["model"]
+    model["vocab"] = dict.fromkeys(model["vocab"], 4294967295)
+    change(path, model=model)
+
+
+def backtracks(folder: Path) -> None:
+    pattern = {"Regex": r"^(\S+\s*)+(\s*\S+)+$\d"}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    change(folder / "tokenizer.json", pre_tokenizer=split)
+
+
+def nests(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("[" * 2_000_000)
+
+
+@pytest.mark.parametrize("harm", [panics, backtracks, nests], ids=lambda harm: harm.__name__)
+def test_a_tokenizer_that_harms_its_reader(tmp_path: Path, harm) -> None:
+    folder = hf_models.save(tmp_path / "model", hf_models.clip)
+    harm(folder)
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"hf:{folder}", CPU)
+    assert is_sentence(refused.value) and "tokenizer" in str(refused.value)
+
+
+def test_a_panic_of_compiled_code_is_a_sentence(tmp_path: Path, monkeypatch) -> None:
+    """Where the process does not meet it: `PanicException` is no Exception."""
+    folder = hf_models.save(tmp_path / "model", hf_models.clip)
+    panics(folder)
+    monkeypatch.setattr("counterpoint.models.hub.why_unreadable", lambda _: "")
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"hf:{folder}", CPU)
+    assert is_sentence(refused.value)
+
+
+def test_merges_that_grow(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(bounded, "_LARGEST", 2**20)  # of the files; the process has its own
+    folder = save_model(tmp_path / "model")
+    with gzip.open(folder / "bpe_merges.txt.gz", "wb") as file:
+        for _ in range(300):
+            file.write(b"a b\n" * 2**18)
+    assert (folder / "bpe_merges.txt.gz").stat().st_size < 2**21
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"open_clip:local-dir:{folder}", CPU)
+    assert is_sentence(refused.value)
+
+
+# --- one door ------------------------------------------------------------------------------------
+
+DOORS = {
+    "from_pretrained": "models/hub.py",
+    "hf_hub_download": "models/hub.py",
+    "snapshot_download": "models/hub.py data/getting.py",
+    "torch.load": "models/weights.py",
+    "pickle.load": "scoring/readers.py",  # what a process of ours has sent
+    "pickle.loads": "_util/children.py",
+    "torch.jit.load": "",
+    "spacy.load": "",
+}
+
+
+def calls(tree: ast.AST) -> set[str]:
+    """The names of what is called, as `torch.load`, and their last parts."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            found |= {name, name.rpartition(".")[2]}
+    return found
+
+
+def test_models_come_in_by_one_door() -> None:
+    outside = {
+        (path.relative_to(SOURCE).as_posix(), name)
+        for path in SOURCE.rglob("*.py")
+        for name in calls(ast.parse(path.read_text())) & DOORS.keys()
+        if path.relative_to(SOURCE).as_posix() not in DOORS[name].split()
+    }
+    assert outside == set()
+
+
+def test_the_door_is_shut_outside_of_the_guard(tmp_path: Path) -> None:
+    import transformers
+
+    with pytest.raises(RuntimeError, match="outside"):
+        pretrained(transformers.AutoConfig, tmp_path, CPU)
