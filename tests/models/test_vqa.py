@@ -21,10 +21,12 @@ from models_for_tests import choice, is_sentence, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers.utils.chat_template_utils import render_jinja_template
 from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
+from counterpoint.models import bounded
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.vqa import adapter
 from counterpoint.models.vqa.adapter import Generative, load, load_lm
@@ -35,6 +37,7 @@ from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow
 
+RENDERED = bounded._rendered
 LOADERS = {"vqa": load, "lm": load_lm}
 BOTH_WAYS = ("vqa", "paligemma")  # its image sees the question
 EACH = [(family, name) for name in ALL for family in LOADERS]
@@ -52,6 +55,33 @@ def plain_kernels() -> Iterator[None]:
     yield
     torch._C._set_mkldnn_enabled(True)
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def templates_here() -> Iterator[None]:
+    """Chat templates are rendered in this process: the other one takes seconds to import
+    transformers. What that one gives is in `test_a_template_in_the_process_that_renders_it`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "_rendered", render_here)
+        yield
+
+
+def render_here(request: str) -> tuple[list[str], str]:
+    try:
+        return list(render_jinja_template(**json.loads(request))[0]), ""
+    except Exception as error:
+        return [], f"cannot be used: {error}"
+
+
+def test_a_template_in_the_process_that_renders_it() -> None:
+    chats = [chat(None, "what is it?"), [*chat(None, "a dog?"), {"role": "user", "content": []}]]
+    for make in ALL.values():
+        processor = make().processor
+        if processor.chat_template is not None:
+            words = processor.tokenizer.special_tokens_map
+            values = {"conversations": chats, "chat_template": processor.chat_template, **words}
+            request = json.dumps(values)
+            assert RENDERED(request) == render_here(request)
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_what_has_no_decoder_is_refused_in_one_sentence(tmp_path):
         other = load(save_model(tmp_path / "start"))
         other.tokenizer.vocab_size = 49408
         open_captioner("world", other, Towers(other), 0)
-    with raises("E-MODEL-UNSUITABLE", model="hf:nowhere-at-all"):
+    with raises("E-MODEL-MISSING", model="decoder=hf:nowhere-at-all"):
         other = load(tmp_path / "start")
         open_captioner("hf:nowhere-at-all", other, Towers(other), 0)
     recipe = small_recipe(tmp_path, name="read-clip")

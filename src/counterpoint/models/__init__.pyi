@@ -1,4 +1,9 @@
-from .hub import guarded as guarded, hub_or_cache as hub_or_cache, pretrained as pretrained
+from .hub import (
+    find_source as find_source,
+    guarded as guarded,
+    hub_or_cache as hub_or_cache,
+    pretrained as pretrained,
+)
 from .records import TRAINED_ON as TRAINED_ON, records_in as records_in
 from .registry import (
     DEVICES as DEVICES,

@@ -13,7 +13,7 @@ import gzip
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,9 +42,9 @@ def why_unreadable(folder: Path) -> str:
     return _run("read", {"files": [str(path) for path in files]})[1] if files else ""
 
 
-def render_template(template: str, chat: Sequence[Mapping[str, Any]], **more: Any) -> str:
-    """A chat in the words of a template, as transformers renders it."""
-    request = {"conversations": [chat], "chat_template": template, **more}
+def render_template(template: str, chats: Sequence[Any], **more: Any) -> list[str]:
+    """Chats in the words of a template, as transformers renders them."""
+    request = {"conversations": chats, "chat_template": template, **more}
     rendered, why = _rendered(json.dumps(request, default=str))
     if why:
         raise ValueError(f"its chat template {why}")
@@ -52,7 +52,7 @@ def render_template(template: str, chat: Sequence[Mapping[str, Any]], **more: An
 
 
 @cache
-def _rendered(request: str) -> tuple[str, str]:
+def _rendered(request: str) -> tuple[list[str], str]:
     return _run("render", json.loads(request))
 
 
@@ -95,13 +95,13 @@ def _read(files: list[str]) -> str:
     return ""
 
 
-def _render(**request: Any) -> str:
+def _render(**request: Any) -> list[str]:
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    [rendered] = render_jinja_template(**request)[0]
-    if len(rendered) > _LONGEST:
+    rendered = list(render_jinja_template(**request)[0])
+    if max(map(len, rendered)) > _LONGEST:
         raise ValueError(f"makes a prompt of more than {_LONGEST:,} characters")
-    return str(rendered)
+    return rendered
 
 
 def _limit() -> None:

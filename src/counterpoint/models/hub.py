@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from huggingface_hub import constants
 
-from counterpoint._util.errors import ModelError, reason
+from counterpoint._util.errors import ModelError, NotFoundError, reason
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.bounded import why_unreadable
@@ -41,6 +41,21 @@ _PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
 _PANIC: Final = "PanicException"  # of compiled Rust
 _LARGEST: Final = 32 * 2**20  # bytes of a config
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
+
+
+def find_source(id: str, where: str) -> str:
+    """A folder that is there, or what may be a repository's name."""
+    folder = Path(where).expanduser()
+    if where and folder.is_dir():
+        return str(folder)
+    if where.startswith(("/", ".", "~")) or where.count("/") != 1 or folder.exists():
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: no such folder; give one that holds config.json and the weights, or a model of "
+            "the hub as ORG/REPO.",
+            model=id,
+        )
+    return where
 
 
 @dataclass(eq=False, slots=True)

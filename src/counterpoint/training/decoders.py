@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 import counterpoint
 from counterpoint._util.errors import ModelError, reason
-from counterpoint.models import LoadOptions, guarded, hub_or_cache, pretrained
+from counterpoint.models import LoadOptions, find_source, guarded, hub_or_cache, pretrained
 from counterpoint.training.starts import Start, Towers
 
 WORLD: Final = Path(counterpoint.__file__).parent / "world" / "decoder"
@@ -132,9 +132,10 @@ def open_captioner(name: str, start: Start, towers: Towers, seed: int) -> Captio
 def _open_hf(name: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    source, options = name.removeprefix("hf:"), LoadOptions()
+    id, options = f"decoder={name}", LoadOptions()
+    source = find_source(id, name.removeprefix("hf:"))
     try:
-        with hub_or_cache(name, source), guarded(f"decoder={name}", source, options):
+        with hub_or_cache(id, source), guarded(id, source, options):
             return (
                 pretrained(AutoModelForSeq2SeqLM, source, options, weights_only=True),
                 pretrained(AutoTokenizer, source, options),

@@ -56,6 +56,7 @@ from counterpoint.models.vqa.prompts import (
     exact_head,
     form,
     joined,
+    make_prompts,
     run_prefix,
     run_suffixes,
     run_whole,
@@ -376,9 +377,7 @@ def _load(family: str, where: str, texts: list[str], options: LoadOptions) -> Ge
     model, processor = open_model(family, where, runtime, options)
     try:
         with quiet():
-            prompts = [
-                Prompts(processor, model.config, text, answers=family == "lm") for text in texts
-            ]
+            prompts = make_prompts(processor, model.config, texts, answers=family == "lm")
             return Generative(model, prompts, runtime)
     except Exception as error:  # chat templates and processors raise anything
         kind = "" if isinstance(error, ModelError) else f"{type(error).__name__}: "

@@ -15,12 +15,11 @@ from counterpoint._util.errors import (
     CounterpointError,
     MissingExtraError,
     ModelError,
-    NotFoundError,
 )
 from counterpoint._util.untrusted import shortened
 from counterpoint.models import torch_models
 from counterpoint.models.hf import bars
-from counterpoint.models.hub import guarded, hub_or_cache, pretrained
+from counterpoint.models.hub import find_source, guarded, hub_or_cache, pretrained
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, plain
 
@@ -39,7 +38,8 @@ def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) 
     Half precisions load the weights in half: these models are published in bfloat16, and the
     larger ones fit no other way.
     """
-    name, source = f"{family}:{where}", _source(family, where)
+    name = f"{family}:{where}"
+    source = find_source(name, where)
     try:
         with quiet(), hub_or_cache(name, source), guarded(name, source, options):
             config = pretrained(transformers.AutoConfig, source, options)
@@ -120,20 +120,6 @@ def _content(family: str, rest: str, path: str) -> str | None:
             path=path,
         ) from None
     return None
-
-
-def _source(family: str, where: str) -> str:
-    folder = Path(where).expanduser()
-    if where and folder.is_dir():
-        return str(folder)
-    if not where or where.startswith(("/", ".", "~")) or where.count("/") > 1 or folder.exists():
-        raise NotFoundError(
-            "E-MODEL-MISSING",
-            f"{family}:{where}: no such folder; give one that holds config.json and the weights, "
-            "or a model of the hub as ORG/REPO.",
-            model=f"{family}:{where}",
-        )
-    return where
 
 
 def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:

@@ -47,6 +47,48 @@ class Prompt(NamedTuple):
     wanted: range
 
 
+def make_prompts(
+    processor: Any, config: Any, texts: Sequence[str], *, answers: bool
+) -> list[Prompts]:
+    """The prompts of some texts, in each of which the caption has a place."""
+    texts = [text.replace(CAPTION, _MARK) for text in texts]
+    if getattr(processor, "chat_template", None):
+        rendered = _in_template(processor, texts, answers=answers)
+    else:
+        # BLIP-2 and InstructBLIP put their image tokens before any text by themselves.
+        image = "" if hasattr(processor, "num_query_tokens") else _placeholder(processor)
+        apart = answers and config.model_type not in _PREFIX_LMS
+        rendered = [f"{image}{text}\n{_MARK}" if apart else f"{image}{text}" for text in texts]
+    return [Prompts(processor, config, one, answers=answers) for one in rendered]
+
+
+def _in_template(processor: Any, texts: Sequence[str], *, answers: bool) -> list[str]:
+    template = processor.chat_template
+    if isinstance(template, dict) and "default" not in template:
+        what = f"none of the model's chat templates ({', '.join(sorted(template))}) is the default."
+        raise ModelError("E-TEMPLATE-UNSUITABLE", what)
+    answer = {"role": "assistant", "content": [{"type": "text", "text": _MARK}]}
+    chats = []
+    for text in texts:
+        content = [{"type": "image"}, {"type": "text", "text": text}]
+        chats.append([{"role": "user", "content": content}, *([answer] if answers else [])])
+    rendered = render_template(
+        template["default"] if isinstance(template, dict) else template,
+        chats,
+        add_generation_prompt=not answers,
+        **processor.tokenizer.special_tokens_map,
+    )
+    if not all(_MARK in one for one in rendered):
+        raise ModelError(
+            "E-TEMPLATE-UNSUITABLE", "the model's chat template leaves out what it is given."
+        )
+    return [one[: one.index(_MARK) + len(_MARK)] if answers else one for one in rendered]
+
+
+def _placeholder(processor: Any) -> str:
+    return str(getattr(processor, "image_token", None) or "")
+
+
 class Prompts:
     """Prompts of one model. With `answers` the caption is the model's answer, else in the question.
 
@@ -54,16 +96,16 @@ class Prompts:
     and the text, nothing else.
     """
 
-    def __init__(self, processor: Any, config: Any, text: str, *, answers: bool) -> None:
+    def __init__(self, processor: Any, config: Any, rendered: str, *, answers: bool) -> None:
         self.processor, self.answers = processor, answers
         names = ("image_token_id", "image_token_index")
         self.image_id: int = next((getattr(config, n) for n in names if hasattr(config, n)), -1)
         self.both_ways = config.model_type in _PREFIX_LMS
-        self.text = self._render(text.replace(CAPTION, _MARK))
+        self.text = rendered
         self.anchor = self._last_special(self.text.partition(_MARK)[0])
         bos = processor.tokenizer.bos_token
         self.special = not (bos and self.text.startswith(bos))  # as apply_chat_template does it
-        self.reserved = {word for word in (self._placeholder(), self._image_word()) if word}
+        self.reserved = {word for word in (_placeholder(processor), self._image_word()) if word}
         self.glue: list[int] = []  # tokens between the last of the image and the anchored text
 
     @property
@@ -166,9 +208,6 @@ class Prompts:
         found: str | None = self.processor.tokenizer.convert_ids_to_tokens(self.image_id)
         return found
 
-    def _placeholder(self) -> str:
-        return str(getattr(self.processor, "image_token", None) or "")
-
     def _encode(self, text: str) -> list[int]:
         found: list[int] = self.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
         return found
@@ -178,38 +217,6 @@ class Prompts:
         added = self.processor.tokenizer.added_tokens_decoder.values()
         names = [token.content for token in added if token.special and token.content in text]
         return _Anchor(max(map(text.rindex, names), default=0), min(len(names), 1))
-
-    def _template(self) -> str:
-        found = self.processor.chat_template
-        if isinstance(found, dict) and "default" not in found:
-            what = (
-                f"none of the model's chat templates ({', '.join(sorted(found))}) is the default."
-            )
-            raise ModelError("E-TEMPLATE-UNSUITABLE", what)
-        return found["default"] if isinstance(found, dict) else found
-
-    def _render(self, text: str) -> str:
-        mark = _MARK if self.answers else ""
-        if not getattr(self.processor, "chat_template", None):
-            # BLIP-2 and InstructBLIP put their image tokens before any text by themselves.
-            own = hasattr(self.processor, "num_query_tokens")
-            image = "" if own else self._placeholder()
-            return f"{image}{text}" if self.both_ways or not mark else f"{image}{text}\n{mark}"
-        content = [{"type": "image"}, {"type": "text", "text": text}]
-        chat: list[dict[str, Any]] = [{"role": "user", "content": content}]
-        if self.answers:
-            chat.append({"role": "assistant", "content": [{"type": "text", "text": mark}]})
-        rendered = render_template(
-            self._template(),
-            chat,
-            add_generation_prompt=not self.answers,
-            **self.processor.tokenizer.special_tokens_map,
-        )
-        if _MARK not in rendered:
-            raise ModelError(
-                "E-TEMPLATE-UNSUITABLE", "the model's chat template leaves out what it is given."
-            )
-        return rendered[: rendered.index(_MARK) + len(_MARK)] if self.answers else rendered
 
 
 class _Anchor(NamedTuple):
