@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from errors import raises
 from processes import ended, start
+from train_data_support import training_file
 from training import (
     SMALL,
     Killed,
@@ -177,6 +179,23 @@ def test_a_grid_is_keys_with_values(tmp_path, text):
     grid.write_text(text)
     with raises("E-GRID-INVALID"):
         sweep(name, grid, common, world=True, out=tmp_path / "sweep")
+
+
+def test_cells_are_not_trained_on_data_that_has_changed(tmp_path):
+    """A sweep that goes on: the cells that are finished were trained on what the file was."""
+    name, grid, common = asked(tmp_path, "steps=2", "data.kind=pairs")
+    grid.write_text("lr: [1e-3]\n")
+    common = [change for change in common if not change.startswith("data.size")]
+    path = training_file(tmp_path / "data")
+    common += [f"data.path={path}"]
+    sweep(name, grid, common, out=tmp_path / "sweep")
+    table = pl.read_parquet(path)
+    table.with_columns(pl.col("caption").reverse()).write_parquet(path)
+    grid.write_text("lr: [1e-3, 1e-2]\n")
+    with raises("E-OUTPUT-EXISTS", key="data.path", parts=["caption"]):
+        sweep(name, grid, common, out=tmp_path / "sweep")
+    table.write_parquet(path)
+    assert len(sweep(name, grid, common, out=tmp_path / "sweep").cells) == 2
 
 
 def test_the_weight_of_negatives_is_swept_beside_positives(tmp_path):

@@ -203,7 +203,7 @@ def restore(run: TrainingRun, saved: Checkpoint) -> None:
 @torch.no_grad()
 def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     _refuse_other_start(run, saved)
-    refuse_other_data(run.recipe, saved.state.get("data"), run.data.contents, "data")
+    refuse_other_data(run.recipe.folder, saved.state.get("data"), run.data.contents, "data")
     _refuse_other_size(run, saved)
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
@@ -284,7 +284,7 @@ def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
         )
 
 
-def refuse_other_data(recipe: Recipe, before: object, now: Mapping[str, str], section: str) -> None:
+def refuse_other_data(folder: Path, before: object, now: Mapping[str, str], section: str) -> None:
     """Raise if the data of a section of the recipe is not what it was; older runs do not say."""
     if not isinstance(before, dict):
         return
@@ -293,13 +293,21 @@ def refuse_other_data(recipe: Recipe, before: object, now: Mapping[str, str], se
         key = f"{section}.vectors" if changed == ["vectors"] else f"{section}.path"
         raise RunError(
             "E-OUTPUT-EXISTS",
-            f"{recipe.folder} was begun with other data: what {key} holds has changed since "
+            f"{folder} was begun with other data: what {key} holds has changed since "
             f"({', '.join(map(shortened, changed))}); put the file back as it was, or name another "
             "folder: out=FOLDER.",
-            path=recipe.folder,
+            path=folder,
             key=key,
             parts=changed,
         )
+
+
+def refuse_unlike(folder: Path, run: TrainingRun) -> None:
+    """Raise if the run of a folder was trained on other data than this one would be."""
+    for step in steps_in(folder)[-1:]:
+        path = folder / FOLDER / f"step-{step:08d}" / _STATE
+        said: Any = parse_json(path.read_bytes(), path, RunError)
+        refuse_other_data(folder, said.get("data"), run.data.contents, "data")
 
 
 def _refuse_other_size(run: TrainingRun, saved: Checkpoint) -> None:

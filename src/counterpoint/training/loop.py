@@ -41,6 +41,7 @@ from counterpoint.training.checkpoints import (
     claimed,
     load_last,
     problems_of,
+    refuse_unlike,
     restore,
     save,
     steps_in,
@@ -85,11 +86,16 @@ class Trained:
 
 
 def train(
-    recipe: Recipe, display: Display | None = None, progress: Progress | None = None
+    recipe: Recipe,
+    display: Display | None = None,
+    progress: Progress | None = None,
+    *,
+    like: Path | None = None,
 ) -> Trained | None:
     """Train as the recipe says, from its last checkpoint if there is one.
 
-    Under torchrun every process calls this; all but the first get None.
+    `like`: the folder of a finished run; training on other data than it is refused. Under torchrun
+    every process calls this; all but the first get None.
     """
     folder = recipe.folder
     with processes(recipe) as ranks, arithmetic(recipe.precision, ranks.device):
@@ -101,6 +107,8 @@ def train(
             # Build: model, data, loss, optimiser; then the state of the last checkpoint.
             run = build(recipe, ranks, progress if ranks.first else None)
             done = _resume(run)
+            if like is not None:
+                refuse_unlike(like, run)
             if ranks.first:
                 record_data(run, progress, begun=done > 0)
             evaluator = Evaluator(run, progress) if ranks.first and recipe.benchmarks else None

@@ -130,7 +130,7 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
         stop.signal = number
         if waits:
             return
-        handler = before[number]
+        handler = before[signal.Signals(number)]
         if not callable(handler):
             raise stop.error()
         handler(number, frame)  # it may wait for the end of an import

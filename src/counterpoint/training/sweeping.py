@@ -93,12 +93,13 @@ def sweep(
 ) -> Sweep:
     """Train every cell of the grid that is not finished, one after the other.
 
-    All cells are checked before the first one is trained. Under torchrun every process calls this.
+    All cells are checked before the first one is trained, and cells of the same data are trained
+    on data that has not changed. Under torchrun every process calls this.
     """
     folder, cells = cells_of(name, read_grid(grid), changes, world=world, out=out)
     metric = cells[0].recipe.validation
     assert metric is not None
-    done = []
+    done: list[Cell] = []
     with processes(cells[0].recipe) as ranks:
         if ranks.first:
             clear_drafts(folder)
@@ -108,7 +109,9 @@ def sweep(
             if found is None:
                 if display is not None and ranks.first:
                     display.say(f"cell {number} of {len(cells)}: {cell.folder.name}")
-                found = _run(cell, display, progress)
+                same = (one for one in done if one.model and one.recipe.data == cell.recipe.data)
+                like = next((one.folder for one in same), None)
+                found = _run(cell, display, progress, like)
                 ranks.wait()
                 found = found or finished(cell) or cell  # of the other ranks
             done.append(found)
@@ -118,9 +121,11 @@ def sweep(
     return whole
 
 
-def _run(cell: Cell, display: Display | None, progress: Progress | None) -> Cell | None:
+def _run(
+    cell: Cell, display: Display | None, progress: Progress | None, like: Path | None
+) -> Cell | None:
     try:
-        trained = train(cell.recipe, display, progress)
+        trained = train(cell.recipe, display, progress, like=like)
     except RunError as error:
         if error.code != _DIVERGED:
             raise

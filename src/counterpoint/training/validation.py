@@ -138,7 +138,7 @@ class Validator:
         self._found = read_record(self.folder)
         if self._found:
             said: Any = parse_json((self.folder / RECORD).read_bytes(), RECORD, RunError)
-            refuse_other_data(recipe, said.get("data"), self.data.contents, "validation")
+            refuse_other_data(self.folder, said.get("data"), self.data.contents, "validation")
 
     @property
     def best(self) -> Validated | None:
