@@ -263,8 +263,7 @@ def generate(
             "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
         )
     asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
-    root = None if data is None else Path(data)
-    place = None if images is None else Path(images)
+    root, place = (None if one is None else Path(one) for one in (data, images))
     options = _settings(CaptionOptions, **(columns or {}))
     read = open_captions(str(captions), root, images=place, options=options)
     read = first_of(read, limit) if limit else read
