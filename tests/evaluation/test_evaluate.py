@@ -25,6 +25,7 @@ from counterpoint.evaluation.evaluating import evaluate, slug
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs.folders import Run, load_run
 from counterpoint.runs.results import rows
+from counterpoint.runs.tables import part_sizes
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 FEW = 50  # resamples
@@ -386,6 +387,14 @@ def test_one_benchmark_of_which_nothing_can_be_scored_costs_no_other(bad, tmp_pa
     assert again.left_out == run.left_out == 4
     done = CliRunner().invoke(app, ["rescore", str(tmp_path / "run")])
     assert done.exit_code == 0 and "0 of 2 cases scored" in done.stderr
+
+
+def test_a_run_knows_how_much_the_whole_benchmark_has(bad, tmp_path):
+    size = "world-bi:size=8"
+    run = evaluate(("mine", Colours()), [bad, size], out=tmp_path / "run", limit=4)
+    assert [part.whole for part in load_run(tmp_path / "run").parts.values()] == [6, 8]
+    assert part_sizes([run])["mine", size] == "4 of 8"
+    assert "4 of 8" in repr(run.results())
 
 
 def test_blind_models_need_no_image(bad, tmp_path):

@@ -20,7 +20,7 @@ from counterpoint.reports import formats
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.notices import notices
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.page import ReportOptions, report_tables
+from counterpoint.reports.page import ReportOptions, report_page, report_tables
 from counterpoint.reports.papers import beside_papers
 from counterpoint.runs.comparison import compare
 from counterpoint.runs.results import rows
@@ -333,3 +333,66 @@ def test_a_report_tells_what_the_data_lacked():
     [notice] = notices(gather([run_of(replace(mine, absent=absent), model="a")]))
     assert "file missing: 245 cases; rows missing: 3 cases" in notice.text
     assert notice.cases == (("swap_obj", "file missing"), ("add_att", "rows missing"))
+
+
+# --- parts of a benchmark ----------------------------------------------------------------------
+
+
+def test_a_part_never_passes_as_the_whole():
+    """As SugarCrepe with 731 of its 7,511 photographs beside a baseline, which needs none."""
+    cases = table(40)
+    whole = random_run(cases, 1, model="whole")
+    few = np.arange(40) < 12
+    some = part(cases.keep(few), random_scores(cases.keep(few), 2))
+    lost = tuple((f"case-{n}", "no such file") for n in range(12, 40))
+    runs = [whole, run_of(replace(some, left_out=lost), model="some")]
+    made = report_tables(runs, ReportOptions(resamples=FEW))
+    [sheet] = made.whole
+    cells = {line.name: {cell.apart for cell in line.cells if cell.value} for line in sheet.lines}
+    assert cells == {"whole": {False}, "some": {True}, "chance": {False}}
+    markdown, latex = formats.as_markdown(made), formats.as_latex(made)
+    assert "(12 to 40‡)" in markdown and "(12 to 40$^{\\ddagger}$)" in latex
+    for text in (markdown, latex):
+        assert "bench: 12 of 40 (some)" in text and "not over the whole benchmark" in text
+    assert all("‡" in cell for cell in markdown.splitlines()[3].split(" | ")[1:])
+    assert markdown.splitlines()[2].count("‡") == 0  # the run of all cases
+    lines = list(csv.DictReader(io.StringIO(formats.as_csv(made))))
+    assert {(line["model"], line["part"]) for line in lines} == {
+        ("whole", ""),
+        ("some", "12 of 40"),
+    }
+    page = report_page(runs, ReportOptions(resamples=FEW, examples=0))
+    assert "12 to 40‡" in page and "all (12 to 40‡)" in page and "some ‡" in page
+
+
+def test_runs_that_are_all_the_same_part_say_how_much_of_the_whole():
+    cases = table(12)
+    runs = [
+        run_of(replace(part(cases, random_scores(cases, i)), whole=40), model=f"m{i}")
+        for i in range(2)
+    ]
+    made = report_tables(runs, ReportOptions(resamples=FEW))
+    assert [head.cases for head in made.whole[0].heads] == ["12 of 40"]
+    assert "12 of 40‡" in formats.as_markdown(made)
+
+
+def test_rows_over_other_cases_or_under_another_protocol_are_marked():
+    cases, others = table(40), table(41)
+    runs = [random_run(cases, i, model=f"m{i}") for i in range(2)]
+    runs += [
+        random_run(others, 3, model="others"),
+        run_of(part(cases, random_scores(cases, 4), "half"), model="ties"),
+    ]
+    text = formats.as_markdown(report_tables(runs, ReportOptions(resamples=FEW)))
+    assert "bench: 41 other cases (others); bench: protocol half (ties)" in text
+    alike = formats.as_markdown(report_tables(runs[:2], ReportOptions(resamples=FEW)))
+    assert "‡" not in alike and "not over the whole" not in alike
+
+
+def test_lower_is_better_stands_under_tables_that_have_it():
+    cases = Cases.build([gallery(owned(7))], source="test")
+    plain = report_tables([random_run(cases, 1)], ReportOptions(resamples=FEW))
+    brittle = report_tables([random_run(table(40), 1)], ReportOptions(resamples=FEW))
+    for made, said in ((plain, False), (brittle, True)):
+        for text in (formats.as_markdown(made), formats.as_latex(made)):
+            assert ("lower is better" in text) == said

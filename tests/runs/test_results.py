@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,9 @@ from errors import raises
 from support import (
     GROUPS,
     case,
+    gallery,
     mixed,
+    owned,
     part,
     random_run,
     random_scores,
@@ -21,13 +24,14 @@ from support import (
     table,
 )
 
-from counterpoint.cases.table import Cases
+from counterpoint.cases.table import NO_NEGATIVE, SURPLUS, Absent, Cases
 from counterpoint.metrics.paired import holm, mcnemar
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.metrics.registry import METRICS, Metric, PooledMetric
 from counterpoint.runs.comparison import Difference, compare
 from counterpoint.runs.folders import Part, Run
 from counterpoint.runs.results import Row, as_json, rows, side_by_side
+from counterpoint.runs.tables import part_size
 
 NONE = "no difference shown"
 FAST = 200  # resamples
@@ -422,3 +426,38 @@ def test_runs_of_other_protocols_need_one_to_agree_on() -> None:
     with raises("E-PROTOCOLS-DIFFER", protocols=("strict", "sugarcrepe")):
         compare(a, b)
     assert compare(a, b, PROTOCOLS["strict"], resamples=20)
+
+
+# --- how much of the whole ---------------------------------------------------------------------
+
+LOST = (("a", "no such file"), ("b", "no such file"))
+
+
+@pytest.mark.parametrize(
+    ("about", "options", "size"),
+    [
+        ({}, {}, ""),
+        ({"whole": 12}, {}, ""),
+        ({"whole": 12}, {"limit": 50}, ""),
+        ({"whole": 7511}, {"limit": 12}, "12 of 7,511"),
+        ({"left_out": LOST}, {}, "12 of 14"),
+        ({"left_out": LOST}, {"limit": 14}, "12 (part)"),
+        ({"whole": 10}, {}, "12 instead of 10"),
+        ({"absent": (Absent("f", "file missing", None),)}, {}, "12 (part)"),
+        ({"absent": (Absent("f", "rows missing", 5),)}, {}, "12 of 17"),
+        ({"absent": (Absent("f", NO_NEGATIVE),)}, {}, ""),
+        ({"absent": (Absent("f", SURPLUS, 2),)}, {}, "12 (part)"),
+    ],
+)
+def test_how_much_of_the_whole_was_scored(about: Any, options: Any, size: str) -> None:
+    cases = table(12)
+    assert part_size(replace(part(cases, random_scores(cases, 1)), **about), options) == size
+
+
+def test_of_a_gallery_images_are_counted() -> None:
+    cases = Cases.build([gallery(owned(7))], source="test")
+    one = part(cases, random_scores(cases, 1))
+    assert part_size(replace(one, whole=5000), {"limit": 7}) == "7 of 5,000 images"
+    assert part_size(replace(one, whole=7), {"limit": 9}) == ""
+    lost = (Absent("coco", "captions missing", 3),)
+    assert part_size(replace(one, whole=7, absent=lost), {}) == "7 images (part)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from io import BytesIO
 from urllib.parse import parse_qsl, urlsplit
@@ -29,6 +30,7 @@ from counterpoint._util.errors import ImageError
 from counterpoint.cases.galleries import gallery_rows
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.images.pictures import Picture
+from counterpoint.runs.folders import Run, save_run
 from counterpoint.studio.browse.index import (
     DIFFER,
     Filter,
@@ -408,3 +410,22 @@ def test_another_crop_is_another_case():
     one, same, other = (make_index("m", part(c, np.ones(2))) for c in (whole, whole, cropped))
     assert one.same_in(same).tolist() == [0]
     assert one.same_in(other).tolist() == [-1]
+
+
+def test_the_table_marks_a_part_and_shows_both_ends_of_a_skewed_interval(tmp_path):
+    cases = world("world-replace", 12)
+    right = part(cases, repeated(cases, ("right",)), name="world-replace")
+    save_run(Run("all of it", {"world-replace": right}, {"created": "1"}), tmp_path / "a")
+    some = replace(right, whole=500)
+    save_run(Run("some of it", {"world-replace": some}, {"created": "2"}), tmp_path / "b")
+    table = numbers_table(Library(tmp_path), "world-replace")
+    assert {line.run.model: line.cases for line in table.lines} == {
+        "all of it": "12",
+        "some of it": "12 of 500‡",
+    }
+    assert "not over the whole benchmark" in table.note
+    assert "Brittleness: lower is better." in table.note
+    for line in table.lines:
+        assert line.numbers["augmented_accuracy"].interval.endswith(", 100.0]")
+    page = client(studio(tmp_path)).get("/numbers?benchmark=world-replace").text
+    assert "12 of 500‡" in page and ", 100.0]" in page

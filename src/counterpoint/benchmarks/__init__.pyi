@@ -8,9 +8,9 @@ from .completeness import (
     absent_from as absent_from,
     counted as counted,
     describe_absent as describe_absent,
-    part_size as part_size,
     published_counts as published_counts,
     unexplained as unexplained,
+    whole_size as whole_size,
     why_incomplete as why_incomplete,
 )
 from .hard_positives import REPLACED as REPLACED, SYNONYMS as SYNONYMS

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from counterpoint._util.errors import CounterpointError, NotFoundError
+from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks.benchmark import Size
 from counterpoint.benchmarks.registry import base_id, published_files
-from counterpoint.cases import SURPLUS, Absent, Cases
+from counterpoint.cases import NO_NEGATIVE, SURPLUS, Absent, Cases, gallery_rows
 from counterpoint.metrics import ALL, NO_IMAGE, Protocol, members_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FILE_MISSING: Final = "file missing"
 ROWS_MISSING: Final = "rows missing"
 ROWS_REPLACED: Final = "rows without an image, replaced by the next ones"
-NO_NEGATIVE: Final = "no negative caption"  # in the published file, so that it cannot be scored
 NO_VOTES: Final = "votes missing"  # so that a case is not counted, although it is scored
 _MISSING: Final = {
     "cases": ROWS_MISSING,
@@ -151,21 +150,19 @@ def _amount(found: Sequence[Absent]) -> str:
     return " and ".join(parts) or f"in {len(found):,} cases"
 
 
-def part_size(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:
-    """How many cases of the whole benchmark a run has, "731 of 7,511"; empty if it has them all.
+def whole_size(id: str, cases: Cases, protocol: Protocol, absent: Sequence[Absent]) -> int | None:
+    """How many cases the whole benchmark has, or images if it is of galleries; None if unknown.
 
-    "300 (part)" where the whole has an unknown number, and of galleries, which count queries.
+    `cases` are all that the data here have, and `absent` says what they lack.
     """
-    try:
-        if not why_incomplete(part, protocol, options):
-            return ""
-        whole = published_counts(part.benchmark, protocol)
-    except CounterpointError:  # an id or an option that is unknown here
-        return ""
-    scored, expected = len(counted(part.cases, protocol)), whole.get("cases", 0)
-    if "images" in whole or scored >= expected:
-        return f"{scored:,} (part)"
-    return f"{scored:,} of {expected:,}"
+    known = published_counts(id, protocol)
+    galleries = gallery_rows(cases)
+    if found := known.get("images" if galleries.any() else "cases"):
+        return found
+    if any(one.cases is None for one in absent):
+        return None
+    scored = counted(cases, protocol)
+    return int(scored.image_counts[gallery_rows(scored)].sum()) or len(scored) + _said(absent)
 
 
 def why_incomplete(part: Part, protocol: Protocol, options: dict[str, Any]) -> str:

@@ -22,8 +22,7 @@ from counterpoint.benchmarks.annotations import (
     whole,
 )
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
+from counterpoint.cases import NO_NEGATIVE, Absent, Case, Cases, ImageRef, caption_case
 
 _TYPES: Final = ("atom", "swap", "negate")
 _COMPLEXITIES: Final = range(4, 13)

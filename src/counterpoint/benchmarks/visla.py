@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from counterpoint._util.errors import DataError
 from counterpoint.benchmarks.annotations import first_there, require, table_rows, text, whole
 from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.completeness import NO_NEGATIVE
-from counterpoint.cases import Absent, Case, Cases, ImageRef, caption_case
+from counterpoint.cases import NO_NEGATIVE, Absent, Case, Cases, ImageRef, caption_case
 
 
 class _VislaFile(NamedTuple):

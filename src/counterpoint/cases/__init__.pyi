@@ -23,6 +23,7 @@ from .galleries import (
 )
 from .spilling import CHUNK as CHUNK, SpillingTable as SpillingTable, joined as joined
 from .table import (
+    NO_NEGATIVE as NO_NEGATIVE,
     OPTIONAL as OPTIONAL,
     PICTURE as PICTURE,
     PROMPTS as PROMPTS,

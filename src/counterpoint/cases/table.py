@@ -83,6 +83,7 @@ class ImageRef(NamedTuple):
 
 
 SURPLUS: Final = "more than published"
+NO_NEGATIVE: Final = "no negative caption"  # in the published file, so that it cannot be scored
 
 
 class Absent(NamedTuple):

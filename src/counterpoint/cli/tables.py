@@ -10,7 +10,7 @@ from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
-from counterpoint.benchmarks import describe_absent, part_size
+from counterpoint.benchmarks import describe_absent
 from counterpoint.cases import gallery_rows
 from counterpoint.cli.console import LEFT_OUT, counted, errors, output
 from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
@@ -40,6 +40,7 @@ from counterpoint.runs import (
     differences_table,
     fitting,
     main_rows,
+    part_sizes,
     percent,
     results_table,
     side_by_side,
@@ -54,12 +55,7 @@ def print_results(
     protocol: Protocol | None = None,
 ) -> None:
     """The table (in a narrow terminal one per benchmark), with protocols and ties under it."""
-    sizes = {
-        (run.model, part.benchmark): size
-        for run in runs
-        for part in run.parts.values()
-        if (size := part_size(part, protocol or part.protocol, run.manifest.get("options", {})))
-    }
+    sizes = part_sizes(runs)
     table = results_table(rows, groups=groups, sizes=sizes)
     unbounded = output.options.update(max_width=1000)
     if Measurement.get(output, unbounded, table).maximum <= output.width:

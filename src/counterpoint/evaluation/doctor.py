@@ -288,6 +288,7 @@ def _clean_part(part: Part) -> Part:
     return replace(
         part,
         benchmark=f"{part.benchmark} (clean)",
+        whole=None,
         cases=part.cases.keep(sound),
         scores=part.scores[pairs],
     )

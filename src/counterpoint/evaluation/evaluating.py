@@ -18,7 +18,14 @@ from counterpoint._util.errors import CounterpointError, NotFoundError
 from counterpoint._util.progress import Named, Progress, shown
 from counterpoint._util.store import Store, default_store, digest
 from counterpoint._util.untrusted import recorded_command, shortened
-from counterpoint.benchmarks import LoadedBenchmark, absent_from, counted, load_benchmark, own_cases
+from counterpoint.benchmarks import (
+    LoadedBenchmark,
+    absent_from,
+    counted,
+    load_benchmark,
+    own_cases,
+    whole_size,
+)
 from counterpoint.cases import (
     Absent,
     Cases,
@@ -246,6 +253,12 @@ class _Tables:
             one.name: prepare(one.cases, self.protocols[one.name], limit) for one in found
         }
         self._absent = {one.name: self._lacking(one) for one in found}
+        self._whole = {
+            one.name: whole_size(
+                one.name, one.cases, self.protocols[one.name], self._absent[one.name]
+            )
+            for one in found
+        }
         self._training = {one.name: one.training for one in found if one.training is not None}
         self._hashes = {
             name: hash_of(cases, self._training.get(name)) for name, cases in self.cases.items()
@@ -317,6 +330,7 @@ class _Tables:
                 part,
                 absent=self._absent[name],
                 trained_on=self._trained_on[name],
+                whole=self._whole[name],
                 left_out_images=images,
                 cut_captions=part.cut_captions - again,  # counted in an earlier piece
             )

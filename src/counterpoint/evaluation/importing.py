@@ -24,7 +24,7 @@ import polars as pl
 from counterpoint._util.errors import DataError
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import recorded_command, shown
-from counterpoint.benchmarks import absent_from, load_benchmark
+from counterpoint.benchmarks import absent_from, load_benchmark, whole_size
 from counterpoint.cases import Cases
 from counterpoint.evaluation.evaluating import prepare, slug
 from counterpoint.runs import Part, Run, file_digest, question, refuse_other, save_run
@@ -69,6 +69,7 @@ def import_scores(
     asked = question(name, {benchmark: chosen.name}, {})
     refuse_other(folder, asked, overwrite=overwrite)
     absent = absent_from(benchmark, cases, chosen)
+    whole = whole_size(benchmark, cases, chosen, absent)
     cases = prepare(cases, chosen, None)
     table = read_wide(path)
     if table is None:
@@ -82,7 +83,7 @@ def import_scores(
         "model_info": {"imported_from": path.name},
         "versions": {"counterpoint": version("counterpoint")},
     }
-    part = Part(benchmark, cases, scores, chosen, absent=absent)
+    part = Part(benchmark, cases, scores, chosen, absent=absent, whole=whole)
     return save_run(Run(name, {benchmark: part}, manifest), folder, overwrite=overwrite)
 
 

@@ -7,9 +7,10 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
+from counterpoint.metrics import PART_MARK, TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
 from counterpoint.reports.numbers import RankedRow, one_line
-from counterpoint.reports.table import Sheet, TableCell, TableLine, Tables
+from counterpoint.reports.parts import part_notes
+from counterpoint.reports.table import ColumnHead, Sheet, TableCell, TableLine, Tables
 
 _COLUMNS: Final = (
     "model",
@@ -20,6 +21,7 @@ _COLUMNS: Final = (
     "ci_low",
     "ci_high",
     "n",
+    "part",
     "ties",
     "hangs_on_ties",
     "chance",
@@ -43,10 +45,13 @@ def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
 def as_csv(tables: Tables) -> str:
     """Every number of every group, as fractions, with its chance, human and published values."""
 
+    parts = {place: said for sheet in tables.whole for place, said in sheet.parts.items()}
+
     def line(number: RankedRow) -> list[Any]:
         human = tables.papers.human.get((number.benchmark, number.group, number.metric))
         beside = tables.papers.main(number)
         known = {
+            "part": parts.get((number.model, number.benchmark)),
             "hangs_on_ties": "yes" if depends_on_ties(number) else "no",
             "human": None if human is None else human.published,
             "published": None if beside is None else beside.published,
@@ -62,14 +67,14 @@ def as_csv(tables: Tables) -> str:
 def as_markdown(tables: Tables) -> str:
     parts = [_markdown_sheet(sheet) for sheet in tables.whole]
     notes = [f"{mark}: {markdown_text(text)}" for mark, text in tables.footnotes.items()]
-    ties = [markdown_text(note) for note in ties_notes(tables.whole)]
+    ties = [markdown_text(note) for note in (*sheet_parts(tables.whole), *ties_notes(tables.whole))]
     legend = _legend(tables.metrics, "**bold**", "_italic_")
     return "\n\n".join([*parts, legend, *ties, *notes]) + "\n"
 
 
 def _markdown_sheet(sheet: Sheet) -> str:
     heads = [
-        f"{markdown_text(head.title)} {column}<sup>{head.footnote}</sup>"
+        f"{markdown_text(head.title)} {column}{_size(head)}<sup>{head.footnote}</sup>"
         for head, column in _over(sheet)
     ]
     lines = [["model", *heads], ["---", *("---:" for _ in heads)]]
@@ -82,7 +87,13 @@ def _markdown_cell(cell: TableCell) -> str:
     marks = {"best": "**", "not separated": "_"}.get(cell.standing, "")
     reach = f" {cell.reach}{TIES_MARK if cell.ties else ''}" if cell.reach else ""
     paper = f" ({cell.published})" if cell.published else ""
-    return f"{marks}{cell.value}{marks}{reach}{paper}" if cell.value else ""
+    part = PART_MARK if cell.apart else ""
+    return f"{marks}{cell.value}{marks}{part}{reach}{paper}" if cell.value else ""
+
+
+def _size(head: ColumnHead) -> str:
+    """How much was counted, where that is not the whole for every row."""
+    return f" ({head.cases}{PART_MARK})" if head.part else ""
 
 
 def markdown_text(text: str) -> str:
@@ -101,6 +112,7 @@ _LATEX: Final = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     TIES_MARK: r"$^{\dagger}$",
+    PART_MARK: r"$^{\ddagger}$",
     "±": r"$\pm$",
     '"': r"\textquotedbl{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -117,7 +129,7 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
     spans, rules, start = [], [], 2
     for head in sheet.heads:
         width = len(head.metrics)
-        title = f"{_latex(head.title)}$^{{{head.footnote}}}$"
+        title = f"{_latex(head.title + _size(head))}$^{{{head.footnote}}}$"
         spans.append(f"\\multicolumn{{{width}}}{{c}}{{{title}}}")
         rules.append(f"\\cmidrule(lr){{{start}-{start + width - 1}}}")
         start += width
@@ -145,7 +157,8 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
 def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
     used = dict.fromkeys(mark for head in sheet.heads for mark in head.footnote.split(", "))
     protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
-    return [*map(_latex, ties_notes([sheet])[:1]), *protocols]  # their numbers are comments
+    notes = [*sheet_parts([sheet]), *ties_notes([sheet])[:1]]  # numbers of ties are comments
+    return [*map(_latex, notes), *protocols]
 
 
 def _latex_lines(lines: Sequence[TableLine]) -> list[str]:
@@ -166,7 +179,8 @@ def _latex_cell(cell: TableCell) -> str:
     reach = rf" {{\scriptsize {_latex(cell.reach)}}}" if cell.reach else ""
     ties = _latex(TIES_MARK) if cell.ties else ""
     paper = rf" {{\scriptsize ({cell.published})}}" if cell.published else ""
-    return f"{shown % cell.value}{reach}{ties}{paper}"
+    part = _latex(PART_MARK) if cell.apart else ""
+    return f"{shown % cell.value}{part}{reach}{ties}{paper}"
 
 
 def _latex(text: str) -> str:
@@ -181,6 +195,11 @@ def _latex_legend(sheet: Sheet) -> str:
 def _over(sheet: Sheet) -> list[tuple[Any, str]]:
     columns = iter(sheet.columns)
     return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
+
+
+def sheet_parts(sheets: Sequence[Sheet]) -> list[str]:
+    """What was counted, where a number of the sheets is not over the whole benchmark."""
+    return part_notes({place: said for sheet in sheets for place, said in sheet.parts.items()})
 
 
 def ties_notes(sheets: Sequence[Sheet]) -> list[str]:

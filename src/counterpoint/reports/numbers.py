@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -48,6 +48,12 @@ def written(metric: str, value: float) -> str:
     """A share in per cent; ranks and scores as they are."""
     unit = METRICS[metric].unit
     return f"{100 * value:.1f}" if unit == "share" else f"{value:.{2 if unit == 'rank' else 4}f}"
+
+
+def counts_text(counts: Iterable[int]) -> str:
+    """Of one column: "7,511", or "731 to 7,511" where they differ."""
+    found = sorted(counts)
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((found[0], found[-1])))
 
 
 def score(value: float) -> str:

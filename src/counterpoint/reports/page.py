@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.metrics import (
+    PART_MARK,
+    PART_NOTE,
     RESAMPLES,
     TIES_MARK,
     TIES_NOTE,
@@ -31,7 +33,7 @@ from counterpoint.reports.figures.samples import samples
 from counterpoint.reports.figures.scatter import brittle, tradeoff
 from counterpoint.reports.figures.shuffles import shuffles
 from counterpoint.reports.findings import findings, meanings
-from counterpoint.reports.formats import as_csv, as_latex, as_markdown, ties_notes
+from counterpoint.reports.formats import as_csv, as_latex, as_markdown, sheet_parts, ties_notes
 from counterpoint.reports.gathering import ReportData, Shared, gather, shared
 from counterpoint.reports.notices import Notice, Provenance, notices, page_facts, run_facts
 from counterpoint.reports.numbers import RankedRow, is_main, numbers_of, written
@@ -163,6 +165,7 @@ def _render(
             notices=[*notices(material), *_picture_notices(album)],
             findings=findings(material, made.numbers, found),
             meanings=meanings(made.metrics),
+            part_notes=sheet_parts(made.whole),
             ties_notes=ties_notes(made.whole),
             ties_mark=TIES_MARK,
             ties_meaning=TIES_NOTE,
@@ -251,7 +254,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["intervals_note"] = intervals_note
+    made.globals |= {
+        "intervals_note": intervals_note,
+        "part_mark": PART_MARK,
+        "part_meaning": PART_NOTE,
+    }
     made.filters["csv_uri"] = csv_uri
     made.filters["file_name"] = file_name
     return made

@@ -21,8 +21,9 @@ from counterpoint.metrics import (
     ties_by_model,
 )
 from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, Standing, is_human, written
+from counterpoint.reports.numbers import RankedRow, Standing, counts_text, is_human, written
 from counterpoint.reports.papers import Papers
+from counterpoint.reports.parts import Parts, parts_of
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
@@ -42,7 +43,7 @@ class TableCell:
     differs: bool = False
     says: str = ""  # all of it in words
     link: str = ""  # to what it can be computed from
-    apart: bool = False  # of other cases than the rest of its column
+    apart: bool = False  # of a part of the cases, or of others than the rest of its column
 
     @property
     def empty(self) -> bool:
@@ -69,6 +70,7 @@ class ColumnHead:
     cases: str
     family: str = ""  # of benchmarks, for a table that shows some of them
     link: str = ""
+    part: bool = False  # whether a number is not over the whole, or over other cases
 
     @property
     def title(self) -> str:
@@ -82,6 +84,7 @@ class Sheet:
     heads: list[ColumnHead]
     lines: list[TableLine]
     ties: dict[str, str]  # how many there are, by model
+    parts: Parts = field(default_factory=dict)  # what was counted where that is not the whole
 
     @property
     def marked(self) -> bool:
@@ -120,13 +123,21 @@ class Tables:
         return list(dict.fromkeys(metric for sheet in self.whole for metric in sheet.metrics))
 
 
-def tables(material: ReportData, numbers: Sequence[RankedRow], papers: Papers) -> Tables:
+def tables(
+    material: ReportData,
+    numbers: Sequence[RankedRow],
+    papers: Papers,
+    parts: Parts | None = None,
+) -> Tables:
+    """`parts` says by label and benchmark what was counted, where the runs do not say it."""
     marks = _footnotes(material)
+    parts = parts_of(material) if parts is None else parts
     by_place: dict[tuple[str, str], list[RankedRow]] = {}
     for number in numbers:
         by_place.setdefault((number.benchmark, number.group), []).append(number)
-    whole = [_head(place, mine, marks) for place, mine in by_place.items() if place[1] in WHOLE]
-    sheets = [_sheet(heads, by_place, material, papers) for heads in _packed(whole)]
+    heads = {place: _head(place, mine, marks, parts) for place, mine in by_place.items()}
+    whole = [head for (_, group), head in heads.items() if group in WHOLE]
+    sheets = [_sheet(some, by_place, material, papers, parts) for some in _packed(whole)]
     groups: dict[str, list[Sheet]] = {}
     left_out = {}
     for benchmark in material.benchmarks:
@@ -135,7 +146,7 @@ def tables(material: ReportData, numbers: Sequence[RankedRow], papers: Papers) -
         shown = [p for p in places if p in large]
         if shown:
             groups[benchmark] = [
-                _sheet([_head(p, by_place[p], marks)], by_place, material, papers) for p in shown
+                _sheet([heads[p]], by_place, material, papers, parts) for p in shown
             ]
             left_out[benchmark] = len(places) - len(shown)
     notes = {mark: text for marks_ in marks.values() for mark, text in marks_}
@@ -160,12 +171,18 @@ def _letters(number: int) -> str:
 
 
 def _head(
-    place: tuple[str, str], mine: list[RankedRow], marks: dict[str, list[tuple[str, str]]]
+    place: tuple[str, str],
+    mine: list[RankedRow],
+    marks: dict[str, list[tuple[str, str]]],
+    parts: Parts,
 ) -> ColumnHead:
     metrics = in_order(number.metric for number in mine)
-    counts = sorted({number.n for number in mine if number.metric == metrics[0]})
-    cases = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
-    return ColumnHead(*place, metrics, ", ".join(mark for mark, _ in marks[place[0]]), cases)
+    cases = counts_text(number.n for number in mine if number.metric == metrics[0])
+    sizes = {parts.get((number.model, place[0]), "") for number in mine}
+    if place[1] == ALL and len(sizes) == 1:
+        cases = max(sizes) or cases  # all of them are the same part
+    footnote = ", ".join(mark for mark, _ in marks[place[0]])
+    return ColumnHead(*place, metrics, footnote, cases, part=sizes != {""})
 
 
 def _packed(heads: list[ColumnHead]) -> list[list[ColumnHead]]:
@@ -185,6 +202,7 @@ def _sheet(
     by_place: dict[tuple[str, str], list[RankedRow]],
     material: ReportData,
     papers: Papers,
+    parts: Parts,
 ) -> Sheet:
     known = {
         (n.model, n.benchmark, n.group, n.metric): n
@@ -195,7 +213,11 @@ def _sheet(
     lines = []
     for label, run in material.runs.items():
         cells = [
-            cell_of(known.get((label, head.benchmark, head.group, metric)), papers)
+            cell_of(
+                known.get((label, head.benchmark, head.group, metric)),
+                papers,
+                parts.get((label, head.benchmark), ""),
+            )
             for head, metric in places
         ]
         if not all(cell.empty for cell in cells):
@@ -206,7 +228,9 @@ def _sheet(
     chances = [chance_cell(list(known.values()), head, metric) for head, metric in places]
     if not all(cell.empty for cell in chances):
         lines.append(TableLine("chance", "chance", chances))
-    return Sheet(heads, lines, ties_by_model(known.values()))
+    shown = {(label, benchmark) for label, benchmark, *_ in known}
+    here = {place: said for place, said in parts.items() if place in shown}
+    return Sheet(heads, lines, ties_by_model(known.values()), here)
 
 
 def kind_of(model: str) -> Kind:
@@ -215,7 +239,8 @@ def kind_of(model: str) -> Kind:
     return "baseline" if is_baseline(model) else "model"
 
 
-def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
+def cell_of(number: RankedRow | None, papers: Papers, part: str = "") -> TableCell:
+    """`part` says what was counted, if that is not the whole."""
     if number is None:
         return TableCell()
     name = number.metric
@@ -232,6 +257,7 @@ def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
         f"{number.n:,} values",
         f"{number.ties:,} depend on a tie",
     ]
+    says += [f"not over the whole: {part}"] if part else []
     says += [said[number.standing]] if number.standing else []
     if beside is not None:
         says.append(f"published: {written(name, beside.published)}, {beside.source}")
@@ -243,6 +269,7 @@ def cell_of(number: RankedRow | None, papers: Papers) -> TableCell:
         "" if beside is None else written(name, beside.published),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),
+        apart=bool(part),
     )
 
 

@@ -33,6 +33,7 @@ from .tables import (
     differences_table as differences_table,
     left_out_notes as left_out_notes,
     main_rows as main_rows,
+    part_size as part_size,
     part_sizes as part_sizes,
     percent as percent,
     results_table as results_table,

@@ -50,6 +50,7 @@ _BENCHMARK: Final = {
     "?lost_images": _REASONS,  # not in the first runs
     "?absent": [{"what": str, "reason": str, "cases": int | None}],  # not in the first runs
     "?trained_on": dict.fromkeys(TrainedOn._fields, int),
+    "?whole": int | None,  # not in the first runs
     "data_hash": str,
     "root": str | None,
     ...: object,

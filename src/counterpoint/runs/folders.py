@@ -62,6 +62,7 @@ class Part:
     left_out_images: tuple[tuple[str, str], ...] = ()  # of galleries: case id and reason
     absent: tuple[Absent, ...] = ()  # of the published benchmark: not in the data
     trained_on: TrainedOn | None = None  # where the model's record says that some of it was
+    whole: int | None = None  # cases of the whole benchmark, or images of a gallery, if known
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} left out" if self.missing else ""
@@ -359,6 +360,7 @@ def _describe(part: Part) -> dict[str, Any]:
         "left_out": _reasons(part.left_out),
         "lost_images": _reasons(part.left_out_images),
         "absent": [one._asdict() for one in part.absent],
+        "whole": part.whole,
         "data_hash": part.data_hash or part.cases.content_hash(),
         "root": None if part.cases.root is None else str(part.cases.root),
         **({} if part.trained_on is None else {"trained_on": part.trained_on._asdict()}),
@@ -498,6 +500,7 @@ def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) ->
         _as_pairs(about.get("lost_images", [])),
         tuple(Absent(**one) for one in about.get("absent", [])),
         TrainedOn(**about["trained_on"]) if "trained_on" in about else None,
+        about.get("whole"),
     )
 
 

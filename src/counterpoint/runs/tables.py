@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from counterpoint._util.errors import CounterpointError
+from counterpoint.cases import NO_NEGATIVE, SURPLUS, gallery_rows
 from counterpoint.metrics import (
     ALL,
     LEVEL,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from counterpoint.runs.comparison import Difference
-    from counterpoint.runs.folders import Run
+    from counterpoint.runs.folders import Part, Run
     from counterpoint.runs.results import Row
 
 T = TypeVar("T")
@@ -197,13 +198,34 @@ def left_out_notes(run: Run) -> list[str]:
     return lacking + surplus + seen
 
 
+def part_size(part: Part, options: Mapping[str, Any]) -> str:
+    """How much of the whole benchmark was scored, "731 of 7,511"; empty if all of it was.
+
+    Of galleries images are counted. "300 (part)" where it is not known how much the whole has.
+    `options` are those of the run.
+    """
+    images = int(part.cases.image_counts[gallery_rows(part.cases)].sum())
+    scored, whole, limit = images or len(part.cases), part.whole, options.get("limit")
+    lacking = [one for one in part.absent if one.reason != NO_NEGATIVE and one.cases != 0]
+    left_out = len(part.left_out) + len(part.left_out_images)
+    if not lacking and not left_out and not (limit if whole is None else scored != whole):
+        return ""
+    if whole is None and not images and not limit:  # as in the first runs
+        absent = [one.cases for one in lacking if one.reason != SURPLUS]
+        whole = None if None in absent else scored + left_out + sum(filter(None, absent))
+    unit = " images" if images else ""
+    if whole is None or scored == whole:
+        return f"{scored:,}{unit} (part)"
+    return f"{scored:,} {'of' if scored < whole else 'instead of'} {whole:,}{unit}"
+
+
 def part_sizes(runs: Iterable[Run]) -> dict[tuple[str, str], str]:
-    """By model and benchmark how many cases there are, where a run says that these are not all."""
+    """By model and benchmark how much was scored, where it is not the whole benchmark."""
     return {
-        (run.model, part.benchmark): f"{len(part.cases):,} (part)"
+        (run.model, part.benchmark): size
         for run in runs
         for part in run.parts.values()
-        if part.missing or run.manifest.get("options", {}).get("limit")
+        if (size := part_size(part, run.manifest.get("options", {})))
     }
 
 

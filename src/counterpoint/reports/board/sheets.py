@@ -13,7 +13,7 @@ from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.formats import csv_text
 from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow
+from counterpoint.reports.numbers import RankedRow, counts_text
 from counterpoint.reports.table import (
     ColumnHead,
     Sheet,
@@ -58,13 +58,18 @@ def index_sheet(data: BoardData, links: Links) -> Sheet:
     """Every model on every benchmark: its main metric, and brittleness."""
     shown = [b for b in data.benchmarks if b in data.same_cases or not is_shuffled(b)]
     heads = [
-        ColumnHead(b, ALL, columns, "", _count(data, b), data.kind(b), links.benchmark(b))
+        ColumnHead(
+            *(b, ALL, columns, "", _count(data, b), data.kind(b), links.benchmark(b)),
+            part=any(
+                same.lacks or number for number, same in enumerate(data.same_cases.get(b, ()))
+            ),
+        )
         for b in shown
         if (columns := data.columns(b))
     ]
     places = [(head, metric) for head in heads for metric in head.metrics]
     ours = {
-        (n.model, n.benchmark, n.metric): (n, number > 0)
+        (n.model, n.benchmark, n.metric): (n, number > 0, _part(same))
         for several in data.same_cases.values()
         for number, same in enumerate(several)
         for n in same.numbers
@@ -94,15 +99,18 @@ def index_sheet(data: BoardData, links: Links) -> Sheet:
 
 
 def _count(data: BoardData, benchmark: str) -> str:
-    if benchmark not in data.same_cases:
-        return ""
-    first = data.same_cases[benchmark][0]
-    return f"{max(n.n for n in first.numbers):,}" + (" (part)" if first.lacks else "")
+    several = data.same_cases.get(benchmark, [])
+    return counts_text(max(n.n for n in same.numbers) for same in several) if several else ""
+
+
+def _part(same: SameCases) -> str:
+    """What was counted, if that is not the whole benchmark."""
+    return same.size if same.lacks else ""
 
 
 def _ours(
     data: BoardData,
-    ours: Mapping[tuple[str, str, str], tuple[RankedRow, bool]],
+    ours: Mapping[tuple[str, str, str], tuple[RankedRow, bool, str]],
     label: str,
     benchmark: str,
     metric: str,
@@ -110,12 +118,14 @@ def _ours(
 ) -> TableCell:
     if (label, benchmark, metric) not in ours:
         return TableCell()
-    number, apart = ours[label, benchmark, metric]
+    number, apart, part = ours[label, benchmark, metric]
     if apart:  # what it is compared with stands on the page of the benchmark
         number = replace(number, standing="")
-    cell = cell_of(number, data.papers)
+    cell = cell_of(number, data.papers, part)
     says = f"{cell.says}; over other cases: not compared" if apart else cell.says
-    return replace(cell, link=links.run(data, label, benchmark), apart=apart, says=says)
+    return replace(
+        cell, link=links.run(data, label, benchmark), apart=apart or cell.apart, says=says
+    )
 
 
 def _by_model(values: Sequence[PaperValue]) -> dict[tuple[str, str], list[PaperValue]]:
@@ -141,7 +151,8 @@ def benchmark_tables(data: BoardData, same: SameCases, links: Links) -> Tables:
     """The report's tables of the runs that are compared, with links."""
     benchmark = same.scored[0].part.benchmark
     runs = {label: run for label, run in data.material.runs.items() if label in same.labels}
-    made = tables(ReportData(runs, {benchmark: same.scored}), same.numbers, data.papers)
+    parts = {(label, benchmark): same.size for label in same.labels if same.lacks}
+    made = tables(ReportData(runs, {benchmark: same.scored}), same.numbers, data.papers, parts)
 
     def linked(sheet: Sheet) -> Sheet:
         lines = [
@@ -211,6 +222,9 @@ def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, Sheet]:
         numbers = [n for same in several for n in same.numbers if n.model == label]
         if not numbers:
             continue
+        part = next(
+            (said for same in several if label in same.labels and (said := _part(same))), ""
+        )
         known = {(n.group, n.metric): n for n in numbers}
         metrics = in_order(n.metric for n in numbers)
         link = links.run(data, label, benchmark)
@@ -222,13 +236,14 @@ def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, Sheet]:
                 [
                     replace(cell, link="" if cell.empty else link)
                     for m in metrics
-                    for cell in [cell_of(known.get((group, m)), data.papers)]
+                    for cell in [cell_of(known.get((group, m)), data.papers, part)]
                 ],
             )
             for group in groups
         ]
         count = f"{max(n.n for n in numbers if n.group in WHOLE):,}"
-        head = ColumnHead(benchmark, ALL, metrics, "", count, "", links.benchmark(benchmark))
+        place = links.benchmark(benchmark)
+        head = ColumnHead(benchmark, ALL, metrics, "", count, "", place, part=bool(part))
         found[benchmark] = Sheet([head], lines, {})
     return found
 

@@ -174,7 +174,6 @@ class _Site:
             figures=[f for f in [brittle_figure(data)] if f],
             meanings=meanings(list(dict.fromkeys(sheet.metrics))),
             apart=any(cell.apart for line in sheet.lines for cell in line.cells),
-            part=any("(part)" in head.cases for head in sheet.heads),
             ours=len(data.runs),
             values=sum(1 for _ in data.every_value),
             benchmarks=[self._benchmark_line(name) for name in data.benchmarks],
@@ -202,6 +201,7 @@ class _Site:
             label,
             sheets=sheets,
             metrics=[metric for sheet in sheets.values() for metric in sheet.metrics],
+            apart=any(head.part for sheet in sheets.values() for head in sheet.heads),
             beside=besides(Papers(values, {})),
             runs=[self._run(one) for one in runs],
         )

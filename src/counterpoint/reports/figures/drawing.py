@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint._util.switches import without_warnings
-from counterpoint.metrics import TIES_MARK, depends_on_ties, is_baseline
+from counterpoint.metrics import PART_MARK, PART_NOTE, TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.formats import csv_text
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
+from counterpoint.reports.parts import parts_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,26 +178,33 @@ def look(number: int, name: str) -> Look:
 
 
 def looks(material: ReportData, drawn: Sequence[RankedRow]) -> dict[str, Look]:
-    """The same model looks the same in every figure; baselines are grey, ties are marked."""
+    """The same model looks the same in every figure; baselines are grey, ties and parts marked."""
     tied = {number.model for number in drawn if depends_on_ties(number)}
+    apart = {number.model for number in _apart(material, drawn)}
     found = {}
     for number, (label, run) in enumerate(material.runs.items()):
-        mine = look(number, named(label, label in tied))
+        mine = look(number, named(label, label in tied, label in apart))
         found[label] = mine._replace(colour=GREY) if is_baseline(run.model) else mine
     return found
 
 
-def named(label: str, tied: bool, length: int = 34) -> str:
-    return shortened(label, length) + (f" {TIES_MARK}" if tied else "")
+def named(label: str, tied: bool, apart: bool, length: int = 34) -> str:
+    marks = (TIES_MARK if tied else "") + (PART_MARK if apart else "")
+    return shortened(label, length) + (f" {marks}" if marks else "")
 
 
-def ties_caption(drawn: Sequence[RankedRow]) -> str:
-    """The end of a caption, if a number of the figure depends on ties."""
-    return (
-        f" {TIES_MARK} has values that depend on how ties are counted."
-        if any(map(depends_on_ties, drawn))
-        else ""
-    )
+def _apart(material: ReportData, drawn: Sequence[RankedRow]) -> list[RankedRow]:
+    """The numbers that are not over the whole benchmark, or over other cases than the rest."""
+    parts = parts_of(material)
+    return [number for number in drawn if (number.model, number.benchmark) in parts]
+
+
+def marks_caption(material: ReportData, drawn: Sequence[RankedRow]) -> str:
+    """The end of a caption: what the marks of the figure mean, if it has any."""
+    ties = f" {TIES_MARK} has values that depend on how ties are counted."
+    part = f" {PART_MARK} {PART_NOTE}"
+    found = (ties if any(map(depends_on_ties, drawn)) else "", part)
+    return "".join(found if _apart(material, drawn) else found[:1])
 
 
 def grid_of(panels: int) -> tuple[int, int]:

@@ -17,13 +17,14 @@ from counterpoint.reports.figures.drawing import (
     Omitted,
     alternative,
     canvas,
+    marks_caption,
     named,
     reach,
     svg_of,
-    ties_caption,
 )
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow, shortened
+from counterpoint.reports.parts import parts_of
 
 TITLE: Final = "Original and augmented accuracy"
 _COLUMNS: Final = (
@@ -38,6 +39,7 @@ _COLUMNS: Final = (
     "drop",
     "chance_augmented",
     "hangs_on_ties",
+    "part",
 )
 
 
@@ -53,7 +55,7 @@ def drop(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             TITLE,
             "The bar is the drop: cases in which the original is above every negative and some "
             "other true caption is not. Whiskers are 95% intervals, the dotted line is the chance "
-            f"level of augmented accuracy.{ties_caption(whole)}",
+            f"level of augmented accuracy.{marks_caption(material, whole)}",
             _svg(data, {label for label, run in material.runs.items() if is_baseline(run.model)}),
             data,
         )
@@ -65,7 +67,7 @@ _PAIR: Final = ("original_accuracy", "augmented_accuracy")
 
 def _data(material: ReportData, numbers: Sequence[RankedRow]) -> Data:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers}
-    lines = []
+    parts, lines = parts_of(material), []
     for benchmark in material.benchmarks:
         for model in material.labels:
             one, two = (known.get((benchmark, model, metric)) for metric in _PAIR)
@@ -74,7 +76,9 @@ def _data(material: ReportData, numbers: Sequence[RankedRow]) -> Data:
             values = [100 * v for n in (one, two) for v in (n.value, n.ci_low, n.ci_high)]
             chance = None if two.chance is None else 100 * two.chance
             tied = "yes" if depends_on_ties(one) or depends_on_ties(two) else "no"
-            lines.append((benchmark, model, *values, 100 * (one.value - two.value), chance, tied))
+            part = "yes" if (model, benchmark) in parts else "no"
+            drop = 100 * (one.value - two.value)
+            lines.append((benchmark, model, *values, drop, chance, tied, part))
     return Data(_COLUMNS, lines)
 
 
@@ -122,7 +126,10 @@ def _panel(axes: Any, name: str, rows: list[dict[str, Any]], baselines: set[str]
     chance = next((row["chance_augmented"] for row in rows if row["chance_augmented"]), None)
     if chance is not None:
         axes.axvline(chance, color=INK, linewidth=0.8, linestyle=":")
-    labels = [named(row["model"], row["hangs_on_ties"] == "yes", NAME) for row in rows]
+    labels = [
+        named(row["model"], row["hangs_on_ties"] == "yes", row["part"] == "yes", NAME)
+        for row in rows
+    ]
     axes.set_yticks(places, labels)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(GREY if row["model"] in baselines else INK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import ALL, heading, headline
+from counterpoint.metrics import ALL, PART_MARK, heading, headline
 from counterpoint.reports.figures.drawing import (
     GRID,
     INK,
@@ -19,12 +19,13 @@ from counterpoint.reports.figures.drawing import (
     canvas,
     legend_below,
     looks,
+    marks_caption,
     reach,
     svg_of,
-    ties_caption,
 )
 from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, shortened
+from counterpoint.reports.numbers import RankedRow, counts_text, shortened
+from counterpoint.reports.parts import parts_of
 
 TITLE: Final = "By group"
 _GROUPS: Final = 20  # drawn; the CSV has them all
@@ -47,9 +48,12 @@ def forest(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
 def _drawn(material: ReportData, benchmark: str, metric: str, chosen: list[RankedRow]) -> Drawn:
     lines = [_line(number) for number in chosen]
     data = Data(_COLUMNS, lines)
-    sizes: dict[str, int] = {}
+    counts: dict[str, list[int]] = {}
     for number in chosen:
-        sizes[number.group] = max(number.n, sizes.get(number.group, 0))
+        counts.setdefault(number.group, []).append(number.n)
+    sizes = {group: max(several) for group, several in counts.items()}
+    part = PART_MARK if any(place[1] == benchmark for place in parts_of(material)) else ""
+    cases = {group: f"{counts_text(several)}{part}" for group, several in counts.items()}
     largest = sorted((g for g in sizes if g != ALL), key=lambda g: -sizes[g])[:_GROUPS]
     shown = [ALL, *sorted(largest)]
     hidden = len(sizes) - len(shown)
@@ -59,8 +63,9 @@ def _drawn(material: ReportData, benchmark: str, metric: str, chosen: list[Ranke
         f"by-group-{benchmark}",
         title,
         "Whiskers are 95% intervals (bootstrap over source images), the short dotted line is "
-        f"chance. The number of cases stands behind each group.{rest}{ties_caption(chosen)}",
-        _svg(looks(material, chosen), data, shown, sizes, title, heading(metric)),
+        f"chance. The number of cases stands behind each group.{rest}"
+        f"{marks_caption(material, chosen)}",
+        _svg(looks(material, chosen), data, shown, cases, title, heading(metric)),
         data,
     )
 
@@ -75,7 +80,7 @@ def _svg(
     look: dict[str, Look],
     data: Data,
     shown: list[str],
-    sizes: dict[str, int],
+    cases: dict[str, str],
     title: str,
     said: str,
 ) -> str:
@@ -105,7 +110,7 @@ def _svg(
                 axes.vlines(
                     chances[0], place - 0.45, place + 0.45, color=INK, linewidth=1, linestyle=":"
                 )
-        names = [f"{shortened(group, NAME)} ({sizes[group]:,})" for group in shown]
+        names = [f"{shortened(group, NAME)} ({cases[group]})" for group in shown]
         axes.set_yticks(range(len(shown)), names)
         axes.set_ylim(len(shown) - 0.45, -0.55)
         axes.grid(axis="y", visible=False)

@@ -20,8 +20,8 @@ from counterpoint.reports.figures.drawing import (
     canvas,
     legend_below,
     looks,
+    marks_caption,
     svg_of,
-    ties_caption,
 )
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
@@ -72,7 +72,7 @@ def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             "radar",
             TITLE,
             "The main metric of each benchmark in per cent, from 0 in the middle to 100; dotted "
-            f"is chance.{rest}{ties_caption(drawn)}",
+            f"is chance.{rest}{marks_caption(material, drawn)}",
             _svg(looks(material, drawn), data, axes),
             data,
         )

@@ -25,9 +25,9 @@ from counterpoint.reports.figures.drawing import (
     grid_of,
     legend_below,
     looks,
+    marks_caption,
     reach,
     svg_of,
-    ties_caption,
 )
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.gathering import ReportData
@@ -171,7 +171,7 @@ def brittle(
             "brittleness-and-augmented",
             BRITTLE_TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
-            f"Whiskers are 95% intervals, the cross is chance.{ties_caption(drawn)}"
+            f"Whiskers are 95% intervals, the cross is chance.{marks_caption(material, drawn)}"
             + (" × is a value of a paper, without an interval." if papers else ""),
             scatter(data, BRITTLE_TITLE, models, mark_chance),
             data,
@@ -216,7 +216,7 @@ def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
                 f"against-{x.partition(':')[0]}",
                 TRADEOFF_TITLE,
                 "Up and to the right is better: finetuning that teaches one thing may cost the "
-                f"other. Whiskers are 95% intervals.{ties_caption(drawn)}",
+                f"other. Whiskers are 95% intervals.{marks_caption(material, drawn)}",
                 scatter(data, f"{TRADEOFF_TITLE}: {x}", looks(material, drawn)),
                 data,
             )

@@ -24,9 +24,9 @@ from counterpoint.reports.figures.drawing import (
     canvas,
     legend_below,
     looks,
+    marks_caption,
     reach,
     svg_of,
-    ties_caption,
 )
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.numbers import RankedRow
@@ -107,7 +107,8 @@ def _made(material: ReportData, name: str, found: _Found) -> Made:
         title,
         "Recall@1 when the words of every caption are shuffled, or the pieces of every image (4 "
         "rows, 4 columns, 3 x 3 patches). What is left of the plain value needs no order. Whiskers "
-        f"are 95% intervals; of several seeds, the mean is drawn.{rest}{ties_caption(drawn)}",
+        f"are 95% intervals; of several seeds, the mean is drawn.{rest}"
+        f"{marks_caption(material, drawn)}",
         _svg(looks(material, drawn), data, models, title),
         data,
     )

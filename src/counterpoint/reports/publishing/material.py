@@ -23,7 +23,7 @@ from counterpoint.data import catalogue
 from counterpoint.metrics import RESAMPLES, WHOLE, Protocol, headline
 from counterpoint.reports.gathering import Shared, shared
 from counterpoint.reports.notices import recorded, told_of
-from counterpoint.runs import Part, Row, Run, fitting, main_rows
+from counterpoint.runs import Part, Row, Run, fitting, main_rows, part_size
 
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 
@@ -104,11 +104,17 @@ class PublishedPart:
         return next((row for row in first if row.metric == name), None)
 
     @property
+    def size(self) -> str:
+        """How much of the whole benchmark was scored; empty if all of it was."""
+        return part_size(self.part, self.run.manifest.get("options", {}))
+
+    @property
     def notes(self) -> list[str]:
         """What to know of the numbers: cases that are not in them, captions that were cut."""
         limit = self.run.manifest.get("options", {}).get("limit")
         limited = [] if limit is None else [f"at most {limit:,} cases were asked for (--limit)."]
-        return [*limited, *(notice.text for notice in told_of(self.part))]
+        part = [f"A part of the benchmark: {self.size}."] if self.size else []
+        return [*part, *limited, *(notice.text for notice in told_of(self.part))]
 
     @property
     def created(self) -> str:

@@ -17,6 +17,8 @@ from counterpoint.metrics import (
     ALL,
     LEVEL,
     METRIC_MEANINGS,
+    PART_MARK,
+    PART_NOTE,
     TIES_MARK,
     TIES_NOTE,
     depends_on_ties,
@@ -109,13 +111,16 @@ def model_card(parts: Sequence[PublishedPart]) -> str:
     texts += ["### What the metrics mean", "\n".join(meanings)] if meanings else []
     if any(depends_on_ties(row) for part in parts for row in part.main):
         texts.append(f"{TIES_MARK} {TIES_NOTE}")
+    if any(part.size for part in parts):
+        texts.append(f"{PART_MARK} {PART_NOTE}")
     return "\n\n".join(texts) + "\n"
 
 
 def _section(published: PublishedPart) -> Iterator[str]:
     yield f"### {markdown_text(published.part.benchmark)}"
     lines = ["| metric | value | interval | chance | n |", "|---|---:|---:|---:|---:|"]
-    yield "\n".join([*lines, *(f"| {' | '.join(_cells(row))} |" for row in published.main)])
+    rows = (f"| {' | '.join(_cells(row, published.size))} |" for row in published.main)
+    yield "\n".join([*lines, *rows])
     yield f"Protocol {markdown_text(published.protocol.describe())}."
     yield f"Data hash: {markdown_text(published.data_hash)}."
     if published.notes:
@@ -124,12 +129,13 @@ def _section(published: PublishedPart) -> Iterator[str]:
     yield _code([command for command in commands if command])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, part: str) -> tuple[str, ...]:
     ends = " to ".join(written(row.metric, end) for end in (row.ci_low, row.ci_high))
     mark = TIES_MARK if depends_on_ties(row) else ""
     chance = "" if row.chance is None else written(row.metric, row.chance)
     value = f"{written(row.metric, row.value)}{mark}"
-    return markdown_text(_name(row)), value, ends, chance, f"{row.n:,}"
+    n = f"{row.n:,}{PART_MARK if part else ''}"
+    return markdown_text(_name(row)), value, ends, chance, n
 
 
 def _name(row: Row) -> str:

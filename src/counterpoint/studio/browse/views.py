@@ -16,13 +16,15 @@ from counterpoint.images import scheme_of
 from counterpoint.metrics import (
     ALL,
     METRICS,
+    PART_MARK,
+    PART_NOTE,
     TIES_MARK,
     depends_on_ties,
     heading,
     interval_text,
     intervals_note,
 )
-from counterpoint.runs import Row, percent
+from counterpoint.runs import Row, part_size, percent
 from counterpoint.studio.browse.index import Index, name_of
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import StudioError
@@ -280,7 +282,7 @@ class RunLine:
 
     run: Listed
     address: str
-    cases: int
+    cases: str
     numbers: dict[str, LinkedNumber]
     part: str = ""
     failure: str = ""
@@ -294,32 +296,42 @@ class NumbersTable:
     chance: dict[str, str]
     ties: bool  # whether some number depends on them
 
+    parts: bool  # whether some run is not over the whole benchmark
+
     @property
     def note(self) -> str:
-        return intervals_note(self.headings)
+        part = f" {PART_MARK} {PART_NOTE}" if self.parts else ""
+        return f"{intervals_note(self.headings)}{part}"
 
 
 def numbers_table(library: Library, benchmark: str) -> NumbersTable:
     """Every run's main numbers; a run that cannot be read says why."""
     lines: list[RunLine] = []
     found: list[Row] = []
+    sizes: set[str] = set()
     for run in library.having(benchmark):
         try:
             rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
         except StudioError as error:
             address = url("/browse", run=run.key, benchmark=benchmark)
-            lines.append(RunLine(run, address, run.cases(benchmark), {}, failure=str(error)))
+            cases = f"{run.cases(benchmark):,}"
+            lines.append(RunLine(run, address, cases, {}, failure=str(error)))
             continue
+        size = part_size(library.index(run, benchmark).part, run.manifest.get("options", {}))
+        sizes |= {size} - {""}
         found += rows
         parts = dict.fromkeys(row.group for row in rows)
-        lines += [_line(run, part, [row for row in rows if row.group == part]) for part in parts]
+        lines += [
+            _line(run, part, [row for row in rows if row.group == part], size) for part in parts
+        ]
     names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
     chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
-    return NumbersTable(benchmark, headings, lines, chance, any(map(depends_on_ties, found)))
+    ties = any(map(depends_on_ties, found))
+    return NumbersTable(benchmark, headings, lines, chance, ties, bool(sizes))
 
 
-def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
+def _line(run: Listed, part: str, rows: list[Row], size: str) -> RunLine:
     group = "" if part == ALL else part
     place = {"run": run.key, "benchmark": rows[0].benchmark, "group": group}
     numbers = {
@@ -331,4 +343,6 @@ def _line(run: Listed, part: str, rows: list[Row]) -> RunLine:
         )
         for row in rows
     }
-    return RunLine(run, url("/browse", **place), max(row.n for row in rows), numbers, group)
+    cases = f"{max(row.n for row in rows):,}" if group or not size else size
+    mark = PART_MARK if size else ""
+    return RunLine(run, url("/browse", **place), f"{cases}{mark}", numbers, group)
