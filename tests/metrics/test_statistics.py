@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from counterpoint.metrics import statistics
 from counterpoint.metrics.protocols import AVERAGES
@@ -16,6 +17,7 @@ from counterpoint.metrics.statistics import (
     Averaging,
     Estimate,
     averages,
+    clopper_pearson,
     draw_weights,
     estimate,
     members_of,
@@ -23,7 +25,6 @@ from counterpoint.metrics.statistics import (
 )
 
 KINDS = {name: Averaging(levels) for name, levels in AVERAGES.items()}
-SHARES = st.lists(st.floats(0, 1, allow_nan=False), min_size=1, max_size=12)
 
 
 def column(*values: float) -> np.ndarray:
@@ -176,6 +177,32 @@ def test_perfect_and_hopeless_still_have_an_interval(clusters: int) -> None:
     bound = 0.025 ** (1 / clusters)
     assert (right.low, right.value, right.high) == pytest.approx((bound, 1, 1))
     assert (wrong.low, wrong.value, wrong.high) == pytest.approx((0, 0, 1 - bound))
+
+
+@pytest.mark.parametrize("clusters", [1, 4, 9, 19])
+def test_the_interval_of_few_clusters_is_at_least_the_exact_one(clusters: int) -> None:
+    numbers = np.repeat(np.arange(clusters), 2)
+    for right in range(clusters + 1):
+        found = alone((numbers < right).astype(float), numbers, resamples=200, shares=[True])
+        exact = binomtest(right, clusters).proportion_ci(method="exact")
+        assert found.low <= exact.low + 1e-9 and found.high >= exact.high - 1e-9
+        assert clopper_pearson(right, clusters) == pytest.approx((exact.low, exact.high))
+
+
+def test_chance_is_seldom_outside_of_the_interval_of_few_clusters() -> None:
+    """A third of random models was "above chance" over three images of three cases each."""
+    rng = np.random.default_rng(0)
+    for clusters in (3, 5, 8, 13, 19):
+        for size, chance in product((1, 3), (1 / 2, 1 / 3, 1 / 4)):
+            values = (rng.random((clusters * size, 300)) < chance).astype(float)
+            numbers, members = np.repeat(np.arange(clusters), size), members_of([()] * len(values))
+            all_shares = [True] * 300
+            found = estimate(values, numbers, members, resamples=300, shares=all_shares)["all"]
+            assert np.mean([e.low > chance + 1e-9 for e in found]) <= 0.055, (
+                clusters,
+                size,
+                chance,
+            )
 
 
 def test_a_missing_value_is_left_out_of_its_column_only() -> None:

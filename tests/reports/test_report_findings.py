@@ -166,6 +166,12 @@ def test_a_model_alone_is_compared_with_chance():
     assert found.lead[0] == "m is above chance on 2 of 2 benchmarks."
 
 
+def test_no_model_is_both_the_most_and_the_least_brittle():
+    runs = [scored(CASES, 3.0, 1, model) for model in ("m1", "m2")]
+    brittle = found_of(*runs).lead[1]
+    assert brittle.startswith("The models are equally brittle: m1 ")
+
+
 def test_what_depends_on_ties_is_not_compared_with_chance():
     [sentence] = found_of(tied_run(1.0, 1.0)).lead
     assert "0.0%" in sentence and "depends on how ties are counted (120 of 120)" in sentence

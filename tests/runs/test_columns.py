@@ -258,13 +258,13 @@ def naive_interval(
 
 @pytest.mark.parametrize("name", ["image_to_text_recall@1", "text_to_image_recall@1"])
 def test_the_interval_of_a_retrieval_is_a_bootstrap_over_source_images(name: str) -> None:
-    cases = build(gallery(owned(12, 3)))
-    p = part(cases, random_scores(cases, 1, values=400))
+    cases = build(gallery(owned(24, 3)))
+    p = part(cases, random_scores(cases, 3, values=400))
     [row] = [r for r in rows(run_of(p), resamples=200) if r.metric == name]
     values: dict[str, list[float]] = defaultdict(list)
     clusters = clusters_by_hand(cases, 0)
     found = values_by_hand(p, name)[0]
-    start = 0 if QUERIES[name].side == "images" else 12
+    start = 0 if QUERIES[name].side == "images" else 24
     for cluster, value in zip(clusters[start:], found, strict=False):
         values[cluster].append(value)
     names = sorted(set(clusters))

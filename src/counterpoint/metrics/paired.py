@@ -34,11 +34,11 @@ from counterpoint.metrics.statistics import (
     ClusterSums,
     Pools,
     ValueTable,
+    clopper_pearson,
     cluster_sums,
     nested,
     of_clusters,
     pool_samples,
-    unseen,
 )
 
 Verdict = Literal["A is better", "B is better", "no difference shown", "tied", "depends on ties"]
@@ -119,7 +119,7 @@ def _tested(column: _Column, share: bool, resamples: int) -> DifferenceEstimate:
     place = max(0, below - (draws - len(halves)))
     low, high = float(halves[place]), float(halves[-1 - place])
     if p >= 1 - LEVEL:
-        rare = unseen(column.clusters) if share else 0.0
+        rare = clopper_pearson(0, column.clusters)[1] if share else 0.0
         low = min(low, 0.0 if halves[0] < 0 else -rare)
         high = max(high, 0.0 if halves[-1] > 0 else rare)
     elif value > 0:

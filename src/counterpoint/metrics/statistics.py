@@ -6,7 +6,9 @@ every number. Differences of runs are tested in `paired`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +29,7 @@ _LABELS: Final = 200  # whose resamples are held at a time
 _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 _DRAWN: Final = 1_000_000  # clusters drawn at a time: these take eight times the memory
 _ROWS: Final = 250_000  # whose values are in memory at a time
+_FEW: Final = 20  # clusters, below which the interval of a share is at least the exact one
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
@@ -444,12 +447,25 @@ def _summary(value: float, samples: np.ndarray, n: int, share_of: int) -> Estima
         return Estimate(float("nan"), float("nan"), float("nan"), n)
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(samples, [tail, 1 - tail])
-    if share_of and np.ptp(samples) == 0 and value in (0.0, 1.0):
-        # Clopper-Pearson on clusters: the bootstrap interval of equal cases would have no width.
-        low, high = (1 - unseen(share_of), 1.0) if value == 1.0 else (0.0, unseen(share_of))
+    # A bootstrap of few clusters is too sure, and of equal cases its interval would have no width.
+    if share_of and (share_of < _FEW or (np.ptp(samples) == 0 and value in (0.0, 1.0))):
+        fewest, most = (math.floor(value * share_of + 1e-6), math.ceil(value * share_of - 1e-6))
+        low = min(low, clopper_pearson(fewest, share_of)[0])
+        high = max(high, clopper_pearson(most, share_of)[1])
     return Estimate(float(value), float(min(low, value)), float(max(high, value)), n)
 
 
-def unseen(clusters: int) -> float:
-    """How common what none of the clusters shows may be, by Clopper and Pearson."""
-    return float(1 - ((1 - LEVEL) / 2) ** (1 / clusters))
+@cache
+def clopper_pearson(right: int, n: int) -> tuple[float, float]:
+    """The exact interval of a share of which `right` of `n` were found."""
+
+    def highest(right: int) -> float:
+        """The share of which as few as `right` are found with a chance of half a tail."""
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            share = (low + high) / 2
+            terms = (math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(right + 1))
+            low, high = (share, high) if sum(terms) > (1 - LEVEL) / 2 else (low, share)
+        return high
+
+    return (0.0 if right == 0 else 1 - highest(n - right)), (1.0 if right == n else highest(right))

@@ -127,6 +127,8 @@ def _most_brittle(benchmark: _Benchmark) -> str | None:
     said = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
     if len(mine) == 1:
         return f"The brittleness of {worst.model} is {said}."
+    if worst.value == least.value:
+        return f"The models are equally brittle: {worst.model} {said}."
     return (
         f"{_superlative(worst, mine)}: {said}; {least.model} is the least brittle: {_value(least)}."
     )
