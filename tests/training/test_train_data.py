@@ -385,6 +385,12 @@ def test_a_column_of_empty_lists_cannot_be_asked_for(tmp_path, field):
         opened(path, hard_images=3)
 
 
+def test_neighbours_are_images_of_the_file(tmp_path):
+    rows = [{**row, "neighbours": ["elsewhere/1.png"]} for row in rows_of()]
+    with raises("E-DATA-EMPTY", field="hard_images"):
+        opened(training_file(tmp_path, rows), hard_images=3)
+
+
 def test_files_that_are_not_training_files(tmp_path):
     with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
         opened(tmp_path / "none.parquet")

@@ -227,6 +227,8 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
                     column=_TYPES[column],
                 )
             values = values.filter(pc.equal(types, config.only))
+        if column == "neighbours":  # images of the file itself
+            values = values.filter(pc.is_in(values, value_set=table["image"]))
         if not pc.any(pc.is_valid(values)).as_py():
             of = f" of type {config.only}" if config.only and column in _TYPES else ""
             setting = {"neighbours": "hard_images", "dense": "dense"}.get(column, column)
