@@ -43,8 +43,8 @@ def board(
     """Write a site of many runs, with published values beside them; or check submissions to it.
 
     The site opens from disk. Models are compared only over the same cases, the best is marked only
-    where the paired test tells it from every other, and every number links to a copy of its run.
-    Without runs, it has the published values.
+    where a test over all models tells it from every other, and every number links to a copy of its
+    run. Without runs, it has the published values.
 
     `board check` computes every number of a submission again: a run folder with results.json, as
     in site/runs or by `counterpoint rescore RUN --json > RUN/results.json`. With --data, its cases

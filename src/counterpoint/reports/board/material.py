@@ -244,7 +244,7 @@ def _models(same: SameCases) -> int:
 
 
 def _only_separated(numbers: list[RankedRow], blind: set[str]) -> list[RankedRow]:
-    """The best of a column is called so only if the paired test tells it from every other.
+    """The best of a column is called so only if the test tells it from every other.
 
     Baselines are not ranked, even where no model is beside them.
     """
