@@ -225,6 +225,31 @@ def test_every_template_is_asked() -> None:
     assert {*TEMPLATES, *OTHERS} == {name for name, *_ in ANSWERS}
 
 
+def test_trohns_example_is_a_turn_of_its_own(
+    server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One example is in the authors' text, another is a question with its answer before ours."""
+    example = f'[{{ caption = "{KITCHEN}", answer = """{PIZZA}""" }}]'
+    (tmp_path / "trohn.toml").write_text(
+        TEMPLATES[WRITE].replace("shots = []", f"shots = {example}")
+    )
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
+    endpoint = server.new_endpoint()
+    endpoint.says = PIZZA.replace("kitchen", "garage")
+    with ChatModel("m") as model:
+        [[made]] = ChatMethod(str(tmp_path / "trohn.toml"), model).make(
+            [KITCHEN.replace("kitchen", "garage")], [0], Quiet()
+        )
+    turns = endpoint.asked[0].body["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    assert turns[1]["content"] == PIZZA and turns[2]["content"].endswith(
+        "A man is in a garage making pizzas."
+    )
+    assert isinstance(made, Draft) and made.text == "A woman is in a garage making pizzas."
+
+
 @pytest.mark.parametrize(("name", "caption", "answer", "reason"), ANSWERS)
 def test_an_answer_in_the_authors_form_is_read(
     server: Server,
