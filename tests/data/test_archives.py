@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from errors import raises
 
+from counterpoint.data import archives
 from counterpoint.data.archives import extract
 
 FILES = {"images/1.jpg": b"one", "images/deep/2.jpg": b"two", "read me.txt": b""}
@@ -93,12 +94,26 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path, target, make, name):
     assert contents(target) == {} and not list(tmp_path.rglob("evil"))
 
 
-def test_a_folder_that_the_user_has_linked_is_used(tmp_path, target):
-    (tmp_path / "big disk").mkdir()
-    target.mkdir()
-    (target / "images").symlink_to(tmp_path / "big disk")
+def test_nothing_is_written_through_a_link_that_stands_in_the_target(tmp_path, target):
+    """Links in the data root are followed when data are read, and not when they are written."""
+    (tmp_path / "elsewhere").mkdir()
+    (target / "images").mkdir(parents=True)
+    (target / "images" / "deep").symlink_to(tmp_path / "elsewhere")
+    archive = make_zip(tmp_path / "a.zip", FILES)
+    with raises("E-PATH-OUTSIDE", name="deep"):
+        extract(archive, target)
+    assert contents(tmp_path / "elsewhere") == {} and contents(target) == {}
+
+
+def test_a_target_that_is_a_link_and_links_inside_it_are_used(tmp_path, target):
+    (tmp_path / "big disk" / "photographs").mkdir(parents=True)
+    target.symlink_to(tmp_path / "big disk")
+    (target / "images").symlink_to(tmp_path / "big disk" / "photographs")
+    (target / "read me.txt").symlink_to(tmp_path / "mine")
+    (tmp_path / "mine").write_bytes(b"mine")
     extract(make_zip(tmp_path / "a.zip", FILES), target)
-    assert contents(tmp_path / "big disk") == {"1.jpg": b"one", "deep/2.jpg": b"two"}
+    assert contents(target / "images") == {"1.jpg": b"one", "deep/2.jpg": b"two"}
+    assert (tmp_path / "mine").read_bytes() == b"mine" and not (target / "read me.txt").is_symlink()
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
@@ -125,6 +140,16 @@ def test_bombs_are_refused(tmp_path, target, make):
     with raises("E-ARCHIVE-TOO-LARGE"):
         extract(archive, target, limit=100_000)
     assert contents(target) == {}
+
+
+@pytest.mark.parametrize("make", [make_zip, make_tar])
+def test_a_bomb_that_says_its_size_is_refused_before_a_byte_is_written(
+    tmp_path, target, make, monkeypatch
+):
+    archive = make(tmp_path / "a", {"big": b"\0" * 1_000_000})
+    monkeypatch.setattr(archives, "_write", lambda *_: pytest.fail("it was written"))
+    with raises("E-ARCHIVE-TOO-LARGE"):
+        extract(archive, target, limit=100_000)
 
 
 def test_empty_members_without_end_are_a_bomb_too(tmp_path, target):

@@ -18,7 +18,7 @@ from counterpoint._util.untrusted import inside, shortened, shown
 from counterpoint._util.writing import locked
 
 _CHUNK: Final = 1 << 20
-_FLOOR: Final = 1 << 30  # bytes that every archive may extract to
+_FLOOR: Final = 1 << 28  # bytes that every archive may extract to
 _RATIO: Final = 100  # a larger archive may extract to this many times its own size
 _BLOCK: Final = 4096  # bytes that a member takes on the disk at least, even if it is empty
 _HEADER: Final = 1 << 20  # bytes of a tar header; they are read into memory
@@ -28,7 +28,7 @@ _BROKEN: Final = (
     *(ValueError, OverflowError, IndexError),  # names that are not UTF-8, sizes below 0
 )
 
-Member = tuple[str, IO[bytes] | None]  # a folder has no content
+Member = tuple[str, int, IO[bytes] | None]  # with its size; a folder has no content
 
 
 def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
@@ -46,6 +46,7 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
             try:
                 most = limit or max(_FLOOR, _RATIO * archive.stat().st_size)
                 _unpack(file, archive, waiting, most)
+                _refuse_links(waiting, folder, archive)
                 _move(waiting, folder)
             finally:
                 shutil.rmtree(waiting, ignore_errors=True)
@@ -65,46 +66,54 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
 
 
 def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
-    real = folder.resolve()
-    for name, content in _members(file, archive, folder):
+    made = {folder}
+    for name, size, content in _members(file, archive, folder, left):
         place = inside(folder, name)
-        if not place.resolve().is_relative_to(real):
-            raise DataError(
-                "E-PATH-OUTSIDE",
-                f"{archive}: {shown(name)} leads out of the folder; the archive is not extracted.",
-                path=archive,
-                name=name,
-            )
         left -= _BLOCK
-        if content is None:
-            place.mkdir(parents=True, exist_ok=True)
-        else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with content, place.open("wb") as out:
-                while left >= 0 and (
-                    chunk := content.read(_CHUNK)
-                ):  # sizes in headers may be wrong
-                    left -= len(chunk)
-                    out.write(chunk)
-        if left < 0:
-            raise DataError(
-                "E-ARCHIVE-TOO-LARGE",
-                f"{archive}: extracts to far too many bytes; it is not extracted.",
-                path=archive,
-            )
+        if size > left:  # as it says of itself: not a byte of it is written
+            raise _too_large(archive)
+        parent = place if content is None else place.parent
+        if parent not in made:
+            parent.mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        if content is not None:
+            left -= _write(content, place, left)
+        if left < 0:  # sizes in headers may be wrong
+            raise _too_large(archive)
 
 
-def _members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member]:
+def _write(content: IO[bytes], place: Path, most: int) -> int:
+    """How many bytes it has, or more than `most`, of which no more are written."""
+    written = 0
+    with content, place.open("wb") as out:
+        while written <= most and (chunk := content.read(_CHUNK)):
+            written += len(chunk)
+            out.write(chunk)
+    return written
+
+
+def _too_large(archive: Path) -> DataError:
+    return DataError(
+        "E-ARCHIVE-TOO-LARGE",
+        f"{archive}: extracts to far too many bytes; it is not extracted.",
+        path=archive,
+    )
+
+
+def _members(file: BinaryIO, archive: Path, folder: Path, left: int) -> Iterator[Member]:
     if zipfile.is_zipfile(file):
-        yield from _zip_members(file, archive)
+        yield from _zip_members(file, archive, left)
     else:
         file.seek(0)
         yield from _tar_members(file, archive, folder)
 
 
-def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
+def _zip_members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
     with zipfile.ZipFile(file) as opened:
-        for info in opened.infolist():
+        infos = opened.infolist()
+        if sum(info.file_size + _BLOCK for info in infos) > left:
+            raise _too_large(archive)
+        for info in infos:
             mode = info.external_attr >> 16
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise DataError(
@@ -113,7 +122,7 @@ def _zip_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
                     path=archive,
                     name=info.filename,
                 )
-            yield info.filename, None if info.is_dir() else opened.open(info)
+            yield info.filename, info.file_size, None if info.is_dir() else opened.open(info)
 
 
 class _Header(tarfile.TarInfo):
@@ -140,7 +149,7 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
             inside(folder, info.name)  # before the filter, which makes "/x" a harmless "x"
             if hasattr(tarfile, "data_filter"):  # Python 3.11.4
                 tarfile.data_filter(info, str(folder))
-            yield info.name, opened.extractfile(info) if info.isfile() else None
+            yield info.name, info.size, opened.extractfile(info) if info.isfile() else None
         _need_end(opened)
 
 
@@ -158,6 +167,21 @@ def _need_end(opened: tarfile.TarFile) -> None:
         rest = opened.fileobj.read(_CHUNK)
     if not ended:
         raise tarfile.ReadError("it is damaged or cut off")
+
+
+def _refuse_links(source: Path, target: Path, archive: Path) -> None:
+    """Nothing is written outside of the target's real path, whatever stands in it already."""
+    real = target.resolve()
+    for child in source.rglob("*"):
+        place = target / child.relative_to(source)
+        if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
+            raise DataError(
+                "E-PATH-OUTSIDE",
+                f"{archive}: {shown(str(place))} is a link out of {target}; extract the archive "
+                "there by hand, or make the whole folder a link.",
+                path=archive,
+                name=place.name,
+            )
 
 
 def _move(source: Path, target: Path) -> None:
