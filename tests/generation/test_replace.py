@@ -29,6 +29,7 @@ COLOUR = [
     ("white clouds IN blue sky", "white clouds IN red sky"),
     ("plant covered in red leaf", "plant covered in silver leaf"),
     ("blue blue sky", "teal blue sky"),
+    ("a red boat", "a crimson boat"),
 ]
 
 
@@ -86,7 +87,7 @@ def test_a_case_is_a_caption_its_positive_and_the_negative(data: Path):
         ),
     }
     assert {row["images"][0]["path"] for row in made} == {f"{data}/visual_genome/VG_100K/7.jpg"}
-    assert sum(counts.left_out.values()) == 3
+    assert sum(counts.left_out.values()) == 4
 
 
 def test_the_most_common_words_and_other_synonyms(counterpoint: Command, data: Path):
@@ -115,8 +116,8 @@ def test_other_words_make_nothing(data: Path):
 
 @needs_real_files
 def test_the_authors_cases_come_out(tmp_path: Path):
-    """48 of 27,443 do not: 15 negatives are the caption itself, and 33 positives have another word
-    replaced than the negative, or a part of a word ("covecrimson")."""
+    """49 of 27,443 do not: 15 negatives are the caption itself, one is the positive, and of 33
+    positives another word was replaced than of the negative, or a part of one ("covecrimson")."""
     make_replace(Path(REAL or ""), tmp_path / "replace.parquet")
     made, published = (
         Counter(tuple(captions) for captions in cases.frame["captions"].to_list())
@@ -125,4 +126,4 @@ def test_the_authors_cases_come_out(tmp_path: Path):
             load_benchmark("hard-positives/replace", Path(REAL or "")).cases,
         )
     )
-    assert (sum(published.values()), sum((published & made).values())) == (27_443, 27_395)
+    assert (sum(published.values()), sum((published & made).values())) == (27_443, 27_394)

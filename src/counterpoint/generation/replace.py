@@ -147,6 +147,9 @@ def _case(
         left_out["rows without a common word that has a synonym"] += 1
         return None
     word, (caption, positive, negative) = found
+    if positive == negative:
+        left_out["rows whose negative has the synonym"] += 1
+        return None
     label = f"{kind}/{word}"
     return word, caption_case(row.id, row.image, (caption, positive), (negative,), (label,))
 
