@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 
 from counterpoint.metrics import (
     ALL,
     AXIS_LABELS,
+    LEVEL,
     METRIC_MEANINGS,
     METRICS,
     Metric,
@@ -25,7 +27,7 @@ from counterpoint.metrics import (
     join_words,
 )
 from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, competing, written
+from counterpoint.reports.numbers import RankedRow, Standing, competing, written
 from counterpoint.runs import Difference
 
 ORIGINAL, AUGMENTED, BRITTLENESS = "original_accuracy", "augmented_accuracy", "brittleness"
@@ -59,9 +61,16 @@ class _Benchmark:
     def best(self) -> list[RankedRow]:
         """The best in the main metric, then what the test cannot tell from it."""
         mine = self.numbers[self.metric]
-        order = ("best", "not separated")
+        order: tuple[Standing, ...] = ("best", "not separated")
         found = [n for standing in order for n in mine if n.standing == standing]
         return found or mine[:1]  # a model alone has no standing
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the best is above chance, as far as a chance level is known."""
+        first, among = self.best[0], len(self.numbers[self.metric])
+        known = first.chance is not None
+        return first.standing == "best" and (not known or _above_chance(first, among))
 
 
 def findings(
@@ -104,16 +113,17 @@ def _sentences(benchmark: _Benchmark, *, alone: bool) -> list[str]:
 def _best(benchmark: _Benchmark) -> str:
     """One model is best only where it is above chance: else none is, or none can be ranked."""
     first, *near = benchmark.best
-    said = f"{_value(first)} {AXIS_LABELS[first.metric]}, {_against_chance(first)}"
     mine = benchmark.numbers[benchmark.metric]
+    said = f"{_value(first)} {AXIS_LABELS[first.metric]}, {_against_chance(first, len(mine))}"
     if len(mine) == 1:
         return f"{first.model} reaches {said} on {benchmark.name}."
-    if depends_on_ties(first):
+    if first.standing != "best":
         return f"The models cannot be ranked on {benchmark.name}: {first.model} has {said}."
-    if not _is_best(first):
-        none = "No model is above chance on" if not any(map(_above_chance, mine)) else "On"
-        rest = ": the highest value is that of" if none != "On" else " the highest value is that of"
-        return f"{none} {benchmark.name}{rest} {first.model}, {said}."
+    if not benchmark.is_decided:
+        return (
+            f"No model is above chance on {benchmark.name}: the highest value is that of "
+            f"{first.model}, {said}."
+        )
     rest = f"; the test cannot tell {_models(near)} from it" if near else ""
     return f"{first.model} is best on {benchmark.name}: {said}{rest}."
 
@@ -159,7 +169,7 @@ def _best_overall(benchmarks: Sequence[_Benchmark]) -> Iterator[str]:
     if not tested:
         yield from _how_often_above_chance(benchmarks)
         return
-    decided = [b for b in tested if _is_best(b.best[0])]
+    decided = [b for b in tested if b.is_decided]
     if not decided:
         yield f"No model is best on any of {len(tested)} benchmarks: none is above chance."
         return
@@ -244,27 +254,28 @@ def _models(numbers: Sequence[RankedRow]) -> str:
     return join_words([number.model for number in numbers])
 
 
-def _above_chance(number: RankedRow) -> bool:
-    known = number.chance is not None and not depends_on_ties(number)
-    return known and number.ci_low > (number.chance or 0)
+def _above_chance(number: RankedRow, among: int = 1) -> bool:
+    """`among` so many models, of which the highest was chosen: further above than its interval."""
+    if number.chance is None or depends_on_ties(number):
+        return False
+    normal = NormalDist()
+    tail = (1 - LEVEL) / 2
+    farther = normal.inv_cdf(tail / among) / normal.inv_cdf(tail)
+    return number.value - farther * (number.value - number.ci_low) > number.chance
 
 
-def _is_best(number: RankedRow) -> bool:
-    """Whether the highest number is more than chance, as far as a chance level is known."""
-    return not depends_on_ties(number) and (number.chance is None or _above_chance(number))
-
-
-def _against_chance(number: RankedRow) -> str:
+def _against_chance(number: RankedRow, among: int = 1) -> str:
     if depends_on_ties(number):
         return f"which depends on how ties are counted ({number.ties:,} of {number.n:,})"
     if number.chance is None:
         return "for which no chance level is known"
     level = f"{written(number.metric, number.chance)}%"
-    if number.ci_low > number.chance:
+    if _above_chance(number, among):
         return f"above chance ({level})"
     if number.ci_high < number.chance:
         return f"below chance ({level})"
-    return f"which cannot be told from chance ({level})"
+    chosen = f", as the highest of {among} models" if _above_chance(number) else ""
+    return f"which cannot be told from chance ({level}){chosen}"
 
 
 def meanings(metrics: Sequence[str]) -> dict[str, str]:
