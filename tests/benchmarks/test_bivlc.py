@@ -111,7 +111,7 @@ def test_a_column_that_holds_no_images_is_named(column: str, value: Any, tmp_pat
 @pytest.mark.parametrize("column", ["caption", "negative_caption", "type", "subtype"])
 def test_an_empty_field_is_named(column: str, tmp_path: Path) -> None:
     write_parquet(tmp_path / "bivlc/t.parquet", [row(0), row(1, **{column: ""})])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/bivlc/t.parquet: row 1", field=column):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/bivlc/t.parquet: row 2", field=column):
         load("bivlc", tmp_path)
 
 

@@ -78,7 +78,7 @@ MALFORMED = {
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     write_json(tmp_path / "cola" / FILE, [ROWS[0], MALFORMED[what]])
     with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/cola/COLA_multiobjects_matching_benchmark.json: row 1"
+        "E-ROW-MALFORMED", where=f"{tmp_path}/cola/COLA_multiobjects_matching_benchmark.json: row 2"
     ):
         load("cola", tmp_path)
 

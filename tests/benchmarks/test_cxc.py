@@ -82,7 +82,7 @@ def test_a_malformed_row_is_named(
     change: dict[str, str], field: str | None, tmp_path: Path
 ) -> None:
     write_pairs(tmp_path, graded(75, 7, 1), graded(70, 7, 1) | change)
-    where = f"{tmp_path}/cxc/sits_test.csv: row 1"
+    where = f"{tmp_path}/cxc/sits_test.csv: row 2"
     with raises("E-ROW-MALFORMED", where=where, **({"field": field} if field else {})):
         load(TEXT, tmp_path)
 

@@ -60,7 +60,7 @@ def test_the_right_caption_comes_first(tmp_path: Path) -> None:
 )
 def test_a_malformed_row_is_named(change: dict[str, str], field: str, tmp_path: Path) -> None:
     write_questions(tmp_path, QUESTION | change)
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/negbench/{COCO}: row 1", field=field):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/negbench/{COCO}: row 2", field=field):
         load("negbench", tmp_path)
 
 
@@ -89,7 +89,7 @@ def test_negated_captions_are_a_gallery(tmp_path: Path) -> None:
     assert (len(case.images), len(case.captions)) == (5, 9)
     assert case.captions[3] == "It isn't 1."
     assert [sum(line) for line in case.truth] == [2, 2, 2, 1, 2]
-    assert absent("negbench/retrieval", tmp_path) == (Absent("row 3", "a caption without text", 0),)
+    assert absent("negbench/retrieval", tmp_path) == (Absent("row 4", "a caption without text", 0),)
 
 
 @pytest.mark.parametrize("captions", ["a mole", "['a mole'", "[1]", "{'a': 1}", "[" * 9_000])

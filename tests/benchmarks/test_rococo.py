@@ -70,7 +70,7 @@ def test_altered_captions_are_in_the_gallery(tmp_path: Path) -> None:
 def test_a_malformed_row_is_named(content: object, field: str, tmp_path: Path) -> None:
     write_methods(tmp_path, row())
     write_json(tmp_path / "rococo/danger.json", [row(), content])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/rococo/danger.json: row 1", field=field):
+    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/rococo/danger.json: row 2", field=field):
         load("rococo", tmp_path)
 
 

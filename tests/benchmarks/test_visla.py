@@ -136,7 +136,7 @@ MALFORMED = {
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     content, field = MALFORMED[what]
     write(tmp_path / "visla/Spatial_VISLA.tsv", content)
-    where = f"{tmp_path}/visla/Spatial_VISLA.tsv: row 1"
+    where = f"{tmp_path}/visla/Spatial_VISLA.tsv: row 2"
     with raises("E-ROW-MALFORMED", where=where, **({"field": field} if field else {})):
         load("visla", tmp_path)
 
@@ -147,7 +147,7 @@ def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
     write(tmp_path / "visla/Generic_VISLA.tsv", lines(row))
     expected = column.replace("_", " ")
     with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/visla/Generic_VISLA.tsv: row 0", field=expected
+        "E-ROW-MALFORMED", where=f"{tmp_path}/visla/Generic_VISLA.tsv: row 1", field=expected
     ):
         load("visla", tmp_path)
 

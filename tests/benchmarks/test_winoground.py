@@ -141,10 +141,10 @@ MALFORMED = {
     "not JSON": ('{"id": 1', "E-JSON-INVALID", "line 2", None),
     "no object": ("[1]", "E-ROW-MALFORMED", "line 2", None),
     "another encoding": ('{"id": "é"}'.encode("latin-1"), "E-TEXT-ENCODING", "line 2", None),
-    "no caption": (json.dumps(row(1, caption_1="")), "E-ROW-MALFORMED", "row 1", "caption_1"),
-    "no image": (json.dumps(row(1, image_0=None)), "E-ROW-MALFORMED", "row 1", "image_0"),
-    "no tag": (json.dumps(row(1, collapsed_tag="")), "E-ROW-MALFORMED", "row 1", "collapsed_tag"),
-    "no id": (json.dumps(row(1, id=None)), "E-ROW-MALFORMED", "row 1", "id"),
+    "no caption": (json.dumps(row(1, caption_1="")), "E-ROW-MALFORMED", "row 2", "caption_1"),
+    "no image": (json.dumps(row(1, image_0=None)), "E-ROW-MALFORMED", "row 2", "image_0"),
+    "no tag": (json.dumps(row(1, collapsed_tag="")), "E-ROW-MALFORMED", "row 2", "collapsed_tag"),
+    "no id": (json.dumps(row(1, id=None)), "E-ROW-MALFORMED", "row 2", "id"),
 }
 
 

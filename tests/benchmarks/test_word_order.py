@@ -425,7 +425,7 @@ def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
 def test_a_malformed_row_is_named(row: dict[str, object], field: str, tmp_path: Path) -> None:
     write_json(tmp_path / ORDERS[COCO], [{"image": "0.jpg", "caption": ["a mole"]}, row])
     with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/coco/coco_karpathy_test.json: row 1", field=field
+        "E-ROW-MALFORMED", where=f"{tmp_path}/coco/coco_karpathy_test.json: row 2", field=field
     ):
         load(COCO, tmp_path)
 

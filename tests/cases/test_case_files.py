@@ -82,7 +82,7 @@ def test_a_line_that_is_no_case_is_refused(changes: dict, tmp_path: Path) -> Non
 def test_a_line_of_another_shape_is_refused(tmp_path: Path) -> None:
     with raises("E-TRUTH-SHAPE", line=2):
         read_line(tmp_path, truth=[[1, 0, 0]])
-    with raises("E-CASE-NO-IMAGE", row=1):
+    with raises("E-CASE-NO-IMAGE", row=2):
         read_line(tmp_path, images=[], truth=[])
 
 

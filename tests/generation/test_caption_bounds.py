@@ -154,7 +154,7 @@ def test_parquet_with_odd_values(tmp_path: Path) -> None:
         frame = pl.DataFrame({"caption": ["a"], "image": ["i.jpg"], column: values})
         frame.write_parquet(tmp_path / "a.parquet")
         content = (tmp_path / "a.parquet").read_bytes()
-        assert "a.parquet: row 0: " in refusal(tmp_path / "a.parquet", content)
+        assert "a.parquet: row 1: " in refusal(tmp_path / "a.parquet", content)
 
 
 @pytest.mark.parametrize("option", ["seed", "size"])

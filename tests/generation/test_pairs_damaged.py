@@ -62,7 +62,7 @@ def test_what_must_be_there_is_named_with_its_row(
 ) -> None:
     bad = pl.when(pl.col("text") == "a cat 2").then(None).otherwise(column)
     write_pairs(tmp_path / "p.parquet", [frame.with_columns(bad.alias(column))], {})
-    with raises("E-ROW-MALFORMED", path=tmp_path / "p.parquet", row=2, column=column):
+    with raises("E-ROW-MALFORMED", path=tmp_path / "p.parquet", row=3, column=column):
         VERBS[verb](tmp_path / "p.parquet", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
 

@@ -391,5 +391,5 @@ def test_a_text_that_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
         text=pl.when(pl.col("source") == "3").then(None).otherwise("text")
     )
     write_pairs(source, [frame], {})
-    with raises("E-ROW-MALFORMED", path=source, row=3, column="text"):
+    with raises("E-ROW-MALFORMED", path=source, row=4, column="text"):
         bench.refine(source, "length")

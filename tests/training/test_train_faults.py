@@ -80,7 +80,7 @@ def changed(folder: Path, **columns: list) -> Path:
     ],
 )
 def test_lists_that_do_not_fit_are_told_before_training(tmp_path, columns, config, column):
-    with raises("E-FILE-MALFORMED", column=column, row=0):
+    with raises("E-FILE-MALFORMED", column=column, row=1):
         opened(changed(tmp_path, **columns), **config)
 
 

@@ -141,10 +141,9 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
         )
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
+            where = f"{path}: row {key + 1 if isinstance(key, int) else shortened(key)}"
             raise DataError(
-                "E-ROW-MALFORMED",
-                f"{path}: row {shortened(key)} should be an object, it is {shown(row)}.",
-                where=f"{path}: row {shortened(key)}",
+                "E-ROW-MALFORMED", f"{where} should be an object, it is {shown(row)}.", where=where
             )
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
@@ -302,7 +301,7 @@ def annotated_images(options: Options, name: str, benchmark: str) -> list[Annota
     path = options.data / name / KARPATHY_FILES[name]
     found = []
     for number, row in enumerate(json_rows(path, benchmark)):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         captions = row.get("caption")
         if not isinstance(captions, list) or not captions:
             raise DataError(

@@ -77,7 +77,7 @@ def _read(options: Options, name: str, benchmark: str) -> Iterator[tuple[Case, R
     path = options.data / "aro" / name
     images = AroImages(options.data)
     for place, row in enumerate(json_rows(path, benchmark)):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         image = ImageRef(images.path(text(row, "image_path", where)), box(row, where))
         original, negative = (text(row, key, where) for key in ("true_caption", "false_caption"))
         yield caption_case(str(place), image, (original,), (negative,)), row, where

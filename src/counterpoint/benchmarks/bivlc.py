@@ -38,7 +38,7 @@ def _rows(folder: Path, root: Path) -> Iterator[Case]:
     for path in files_below(folder, "*.parquet", "bivlc"):
         file = path.relative_to(root).as_posix()
         for row, values in enumerate(parquet_rows(path, _TEXTS, _IMAGES)):
-            where = f"{path}: row {row}"
+            where = f"{path}: row {row + 1}"
             caption, negative, kind, part = (text(values, name, where) for name in _TEXTS)
             yield Case(
                 str(number),

@@ -31,7 +31,7 @@ def _task(folder: Path, task: str, root: Path, genome: VisualGenome) -> Iterator
     path = published_file(folder, [f"{task.replace('-', '_')}_captions.json"], "bla")
     images = path.parent.parent / "images"
     for place, row in enumerate(object_rows(path, ("image_id", "caption_group"), "bla")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         groups = row["caption_group"]
         if not isinstance(groups, list) or not groups or not isinstance(groups[0], dict):
             raise unexpected(where, "a caption_group of one object or more", groups)

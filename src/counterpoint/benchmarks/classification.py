@@ -184,8 +184,8 @@ def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
     if bad := [row for row, value in enumerate(labels) if type(value) is not int]:
         raise DataError(
             "E-ROW-MALFORMED",
-            f"{file}: row {bad[0]}: the label is {shown(labels[bad[0]])}, no class number.",
-            where=f"{file}: row {bad[0]}",
+            f"{file}: row {bad[0] + 1}: the label is {shown(labels[bad[0]])}, no class number.",
+            where=f"{file}: row {bad[0] + 1}",
             field=label,
         )
     for key in ("info", "features", label, "names"):

@@ -43,7 +43,7 @@ def coco_captions(options: Options, benchmark: str) -> CocoCaptions:
     unknown: dict[int, int] = {}
     karpathy = options.data / "coco" / KARPATHY_FILES["coco"]
     for row, found in enumerate(annotated_images(options, "coco", benchmark)):
-        image = image_id(found.image, f"{karpathy}: row {row}")
+        image = image_id(found.image, f"{karpathy}: row {row + 1}")
         images[image] = found.image
         if image not in ids:
             raise DataError(

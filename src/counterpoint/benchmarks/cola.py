@@ -61,9 +61,9 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
         if not _is_row(row):
             raise DataError(
                 "E-ROW-MALFORMED",
-                f"{path}: row {number}: should be [image, caption, image, caption], all texts, "
+                f"{path}: row {number + 1}: should be [image, caption, image, caption], all texts, "
                 f"it is {row!r:.80}.",
-                where=f"{path}: row {number}",
+                where=f"{path}: row {number + 1}",
             )
         images = tuple(ImageRef(_image(url, root, genome)) for url in (row[0], row[2]))
         truth = ((True, False), (False, True))

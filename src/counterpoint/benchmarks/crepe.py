@@ -85,7 +85,7 @@ def _cases(options: Options, files: list[_File]) -> Cases:
 
 def _rows(file: _File, genome: VisualGenome, absent: list[Absent]) -> Iterator[Case]:
     for place, row in enumerate(table_rows(file.path, "crepe")):
-        where = f"{file.path}: row {place}"
+        where = f"{file.path}: row {place + 1}"
         whole(row, where)
         image = ImageRef(genome.path(text(row, "image_id", where)), _box(row, where))
         caption = text(row, "caption", where)

@@ -38,7 +38,7 @@ _RENDERINGS: Final = {4.5: 20, 4.0: 825}  # by the least grade
 def _rows(options: Options, file: str, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
     path = options.data / "cxc" / file
     for number, row in enumerate(table_rows(path, benchmark)):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         yield where, dict(whole(row, where))
 
 

@@ -50,7 +50,7 @@ def _rows(path: Path, images: Path, root: Path) -> Iterator[Case]:
     counts: Counter[str] = Counter()
     rows = _paired(path) if path.name == _SINGLES else object_rows(path, _FIELDS, "eqben")
     for place, row in enumerate(rows):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         names = [text(row, field, where) for field in _FIELDS[:2]]
         part = label(PurePosixPath(names[0]).parts[0])
         yield Case(
@@ -72,7 +72,7 @@ def _paired(path: Path) -> Iterator[dict[str, Any]]:
     """
     pairs: dict[int, dict[str, Any]] = {}
     for place, row in enumerate(object_rows(path, ("image", "caption", "private_info"), "eqben")):
-        where, info = f"{path}: row {place}", row["private_info"]
+        where, info = f"{path}: row {place + 1}", row["private_info"]
         name = info.get("name") if isinstance(info, dict) else None
         if name not in ("c0i0", "c0i1", "c1i0", "c1i1"):
             raise unexpected(where, "private_info with a name as c0i1 and sample_cnt", info)

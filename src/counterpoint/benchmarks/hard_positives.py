@@ -156,7 +156,7 @@ def _halves(options: Options, name: str) -> Iterator[tuple[Row, Row, str]]:
             f"{data} has {len(left)} rows and {swapped} {len(right)}; get both files again.",
             paths=[data, swapped],
         )
-    for number, (original, positive) in enumerate(zip(left, right, strict=True)):
+    for number, (original, positive) in enumerate(zip(left, right, strict=True), start=1):
         for key in ("image_path", "false_caption"):
             if original.get(key) != positive.get(key):
                 raise DataError(
@@ -202,8 +202,8 @@ def _rebuilt_swap(options: Options) -> Iterator[Case]:
         except ValueError as error:
             raise DataError(
                 "E-ROW-MALFORMED",
-                f"aro/visual_genome_attribution.json: row {case.id}: {error}.",
-                where=f"aro/visual_genome_attribution.json: row {case.id}",
+                f"aro/visual_genome_attribution.json: row {int(case.id) + 1}: {error}.",
+                where=f"aro/visual_genome_attribution.json: row {int(case.id) + 1}",
                 field="true_caption",
             ) from None
         yield caption_case(case.id, case.images[0], (original, positive), (negative,))

@@ -84,7 +84,7 @@ def object_rows(path: Path, fields: Sequence[str], benchmark: str) -> Iterator[d
         if not isinstance(rows, list):
             raise unexpected(path, f"a list of {form}", rows)
     for number, row in enumerate(rows):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         if not isinstance(row, dict) or any(field not in row for field in fields):
             raise unexpected(where, form, row)
         yield whole(row, where) if path.suffix == ".csv" else row
@@ -134,7 +134,7 @@ def pair_cases(
         else:
             file, rows = "", object_rows(path, columns.fields, benchmark)
         for row, values in enumerate(rows):
-            where = f"{path}: row {row}"
+            where = f"{path}: row {row + 1}"
             references = (
                 parquet_image(file, name, row)
                 if file

@@ -43,7 +43,7 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
     rows = list(object_rows(path, _FIELDS, "mmvp-vlm"))
     for place in range(0, len(rows), 2):
         pair = rows[place : place + 2]
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         numbers = [number(row, "Question ID", where) for row in pair]
         pattern, kind = (numbers[0] - 1) // _QUESTIONS, text(pair[0], "Type", where)
         if (

@@ -72,7 +72,7 @@ def _asked(path: Path, options: Options) -> Iterator[Asked]:
     fields = [*_ASKED, *(name for line in _ANSWERS for name in line)]
     optional = ("Index", "Source", *_TYPES)
     for number, row in enumerate(parquet_rows(path, fields, _IMAGES, optional)):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         own = row.get("Index")
         id = str(own) if isinstance(own, int | str) and own != "" else f"{path.stem}/{number}"
         first, second = (parquet_image(file, name, number) for name in _IMAGES)

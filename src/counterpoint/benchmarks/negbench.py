@@ -45,7 +45,7 @@ def _cases(options: Options) -> Cases:
 
 def _questions(path: Path, file: _QuestionFile) -> Iterator[Case]:
     for place, fields in enumerate(table_rows(path, "negbench")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         row: dict[str, Any] = dict(whole(fields, where))
         captions = [text(row, key, where) for key in _ANSWERS]
         right = number(row, "correct_answer", where)
@@ -79,14 +79,14 @@ def _retrieval(options: Options) -> Cases:
     owners: list[int] = []
     blank: list[Absent] = []
     for place, fields in enumerate(table_rows(path, "negbench/retrieval")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         row: dict[str, Any] = dict(whole(fields, where))
         for caption in _texts(text(row, "captions", where), where):
             if caption.strip():
                 captions.append(caption)
                 owners.append(place)
             else:  # the authors' language model returned nothing
-                blank.append(Absent(f"row {place}", "a caption without text", 0))
+                blank.append(Absent(f"row {place + 1}", "a caption without text", 0))
         images.append(_image(row, "filepath", "coco/val2017", where))
     made = gallery(images, captions, owners, options.data, "negbench/retrieval")
     return Cases(made.frame, made.root, blank)

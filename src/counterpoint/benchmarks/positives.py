@@ -156,7 +156,7 @@ def _read(path: Path, ids: set[str]) -> _Given:
     )
     found: _Given = {}
     for row, (case_id, text, caption, doubt) in enumerate(
-        table.select(*_COLUMNS, *optional).iter_rows()
+        table.select(*_COLUMNS, *optional).iter_rows(), start=1
     ):
         if case_id is None or not (text or "").strip():
             raise DataError(

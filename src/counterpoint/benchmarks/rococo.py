@@ -32,7 +32,7 @@ class _AlteredImage(NamedTuple):
 def _rows(options: Options, method: str, benchmark: str) -> Iterator[_AlteredImage]:
     path = options.data / "rococo" / f"{method}.json"
     for number, row in enumerate(json_rows(path, benchmark)):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         found = row.get("caption")
         if not isinstance(found, list) or len(found) < 2 * _CAPTIONS:
             count = f"{len(found)} of them" if isinstance(found, list) else type(found).__name__

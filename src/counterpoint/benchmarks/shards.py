@@ -227,7 +227,7 @@ def _table_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
     for frame in parquet_frames(file, rows=CHUNK, columns=[n for n in _FIELDS if n in names]):
         for values in frame.iter_rows(named=True):
             image = ImageRef(cell_reference(name, column, row))
-            yield _Sample(f"{before}{row}", image, values, f"{file}: row {row}")
+            yield _Sample(f"{before}{row}", image, values, f"{file}: row {row + 1}")
             row += 1
 
 

@@ -32,7 +32,7 @@ def _cases(options: Options, name: str, benchmark: str) -> Cases:
     folder = options.data / "spec"
     read = _caption if benchmark == "spec" else _image
     rows = (
-        read(f"{subset}/{place}", path.parent, options.data, row, f"{path}: row {place}")
+        read(f"{subset}/{place}", path.parent, options.data, row, f"{path}: row {place + 1}")
         for subset in SUBSETS
         for path in [published_file(folder, [f"{subset}/{name}"], benchmark)]
         for place, row in enumerate(object_rows(path, _FIELDS, benchmark))

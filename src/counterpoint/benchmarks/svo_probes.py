@@ -32,7 +32,7 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
         for file in files_below(root / "svo_probes" / "images", "*")
     }
     for place, row in enumerate(object_rows(path, _FIELDS, "svo-probes")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         names = [str(number(row, field, where)) for field in ("pos_image_id", "neg_image_id")]
         right, wrong = (
             ImageRef(pictures.get(name, f"svo_probes/images/{name}.jpg")) for name in names

@@ -61,7 +61,7 @@ def _find(folder: Path, part: _VislaFile) -> Path:
 
 def _rows(part: _VislaFile, path: Path, root: Path, unfinished: list[Absent]) -> Iterator[Case]:
     for number, fields in enumerate(table_rows(path, "visla", separator="\t")):
-        id, where = f"{part.name}/{number}", f"{path}: row {number}"
+        id, where = f"{part.name}/{number}", f"{path}: row {number + 1}"
         row = {_column(name): value for name, value in whole(fields, where).items()}
         positives = [_caption(row, key, where) for key in part.positives]
         if part.negative in row and not row[part.negative].strip():

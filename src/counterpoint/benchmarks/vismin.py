@@ -66,7 +66,7 @@ def _solutions(path: Path) -> Iterator[dict[str, Any]]:
 
 def _in_order(row: dict[str, Any], path: Path, place: int) -> bool:
     if row["Text"] not in _IN_ORDER:
-        raise unexpected(f"{path}: row {place}", " or ".join(_IN_ORDER), row["Text"])
+        raise unexpected(f"{path}: row {place + 1}", " or ".join(_IN_ORDER), row["Text"])
     return _IN_ORDER[row["Text"]]
 
 

@@ -125,7 +125,7 @@ def _file(path: Path, relative: Path, there: ImageFolders) -> Iterator[Case]:
     if not isinstance(rows, list):
         raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list.", path=path)
     name, group = relative.with_suffix("").as_posix(), group_of(relative)
-    read = [_row(row, f"{path}: row {number}") for number, row in enumerate(rows)]
+    read = [_row(row, f"{path}: row {number + 1}") for number, row in enumerate(rows)]
     held = [image in there for image, _, _ in read]
     any_held = any(held)
     usable = 0

@@ -40,7 +40,7 @@ def _split(options: Options) -> str:
 
 def _rows(path: Path) -> Iterator[Case]:
     for place, row in enumerate(object_rows(path, _FIELDS, "vsr")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         if row["label"] not in (0, 1):
             raise unexpected(where, "the label 0 or 1", row["label"])
         yield Case(

@@ -103,7 +103,7 @@ def _controlled(path: Path, group: str, together: int) -> Iterator[Case]:
 
 def _photographs(path: Path) -> Iterator[_Photograph]:
     for place, row in enumerate(object_rows(path, ("image_path", "caption_options"), _NAME)):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         captions = row["caption_options"]
         if not isinstance(captions, list) or len(captions) != 4:
             raise unexpected(where, "four caption_options, the right one first", captions)
@@ -146,7 +146,7 @@ def _questions(
     if not isinstance(rows, list):
         raise unexpected(path, "a list of [image, right caption, wrong caption]", rows)
     for place, row in enumerate(rows):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         if not isinstance(row, list) or len(row) != 3 or not isinstance(row[0], int | str):
             raise unexpected(where, "[image, right caption, wrong caption]", row)
         right, wrong = (text({"caption": one}, "caption", where) for one in row[1:])

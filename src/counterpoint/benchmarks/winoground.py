@@ -68,7 +68,7 @@ def _from_parquet(tables: list[Path], root: Path) -> Iterator[Case]:
         file = path.relative_to(root).as_posix()
         for row, values in enumerate(parquet_rows(path, _TEXTS, _IMAGES, _MORE)):
             images = tuple(parquet_image(file, column, row) for column in _IMAGES)
-            yield _case(values, images, f"{path}: row {row}")
+            yield _case(values, images, f"{path}: row {row + 1}")
 
 
 def _from_jsonl(folder: Path, root: Path) -> Iterator[Case]:
@@ -77,7 +77,7 @@ def _from_jsonl(folder: Path, root: Path) -> Iterator[Case]:
         file.stem: file for ending in ("png", "jpg") for file in files_below(folder, f"*.{ending}")
     }
     for row, values in enumerate(jsonl_rows(path, "winoground")):
-        where = f"{path}: row {row}"
+        where = f"{path}: row {row + 1}"
         names = (PurePosixPath(text(values, key, where)).stem for key in _IMAGES)
         files = (pictures.get(name, path.parent / "images" / f"{name}.png") for name in names)
         images = tuple(ImageRef(file.relative_to(root).as_posix()) for file in files)

@@ -180,7 +180,7 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str 
     bad = [(row, check) for row, check in zip(found, checks, strict=True) if row is not None]
     if bad:
         row, check = min(bad, key=itemgetter(0))
-        id, where = frame["id"][row], start + row
+        id, where = frame["id"][row], start + row + 1
         raise CaseError(
             check.code,
             f"{source}: row {where} (id {shown(id)}): {check.what}.",
@@ -196,7 +196,7 @@ def refuse_duplicates(ids: pl.Series, source: str, numbers: np.ndarray) -> None:
     if repeated.any():
         rows = repeated.arg_true()
         first = ids[int(rows[0])]
-        where = numbers[(ids == first).to_numpy()].tolist()
+        where = (numbers[(ids == first).to_numpy()] + 1).tolist()
         raise CaseError(
             "E-CASE-DUPLICATE",
             f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "

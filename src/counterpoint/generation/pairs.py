@@ -231,7 +231,7 @@ def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
     for name, fault, bad in faults:
         rows = frame.select(bad.fill_null(False)).to_series().arg_true()
         if len(rows):
-            row = start + int(rows[0])
+            row = start + int(rows[0]) + 1
             raise DataError(
                 "E-ROW-MALFORMED",
                 f"{path}: row {row}: {name!r} {fault}.",

@@ -147,7 +147,7 @@ def _karpathy(path: Path) -> Iterator[CaptionRow]:
 
 def _list(path: Path) -> Iterator[CaptionRow]:
     for number, value in enumerate(json_items(path, "item")):
-        where = f"{path}: row {number}"
+        where = f"{path}: row {number + 1}"
         yield CaptionRow(where, json_object(value, where))
 
 
@@ -235,13 +235,13 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
             for batch in file.iter_batches(_BATCH, columns=wanted):
                 for row in batch.to_pylist():
                     cells = {name: cell_reference(path.name, name, number) for name in images}
-                    yield CaptionRow(f"{path}: row {number}", {**row, **cells})
+                    yield CaptionRow(f"{path}: row {number + 1}", {**row, **cells})
                     number += 1
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(
             "E-FILE-MALFORMED",
-            f"{path}: row {number}: not a readable Parquet file: {why}.",
+            f"{path}: row {number + 1}: not a readable Parquet file: {why}.",
             path=path,
             row=number,
         ) from None

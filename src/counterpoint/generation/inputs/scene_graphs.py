@@ -79,7 +79,7 @@ def read_sizes(path: Path) -> dict[str, Size]:
         raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
     found = {}
     for place, row in enumerate(json_items(path, "item")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         fields = json_object(row, where)
         size = _number(fields, "width", where), _number(fields, "height", where)
         found[str(fields.get("image_id", fields.get("id")))] = size
@@ -88,7 +88,7 @@ def read_sizes(path: Path) -> dict[str, Size]:
 
 def _visual_genome(path: Path) -> Iterator[Graph]:
     for place, row in enumerate(json_items(path, "item")):
-        where = f"{path}: row {place}"
+        where = f"{path}: row {place + 1}"
         fields = json_object(row, where)
         if "image_id" not in fields:
             raise DataError(

@@ -187,21 +187,21 @@ def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
         if (row := pc.index(uneven, True).as_py()) >= 0:
             raise DataError(
                 "E-FILE-MALFORMED",
-                f"{path}: row {row} (of those with an image) has {one[row]} {texts} and {two[row]} "
-                f"{beside}; they must be as many.",
+                f"{path}: row {row + 1} (of those with an image) has {one[row]} {texts} and "
+                f"{two[row]} {beside}; they must be as many.",
                 path=path,
                 column=beside,
-                row=row,
+                row=row + 1,
             )
     sizes = pc.fill_null(pc.list_value_length(table["box"]), 4)
     if (row := pc.index(pc.not_equal(sizes, 4), True).as_py()) >= 0:
         raise DataError(
             "E-FILE-MALFORMED",
-            f"{path}: row {row} (of those with an image): a box is four numbers (x, y, width, "
+            f"{path}: row {row + 1} (of those with an image): a box is four numbers (x, y, width, "
             f"height), not {sizes[row]}.",
             path=path,
             column="box",
-            row=row,
+            row=row + 1,
         )
 
 
