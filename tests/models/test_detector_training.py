@@ -439,6 +439,9 @@ def test_a_detector_of_the_world_plays_a_benchmark(tmp_path: Path) -> None:
     found = {row.metric: row.value for row in rows(run, groups=False, resamples=10)}
     assert found["group"] <= min(found["image_to_text"], found["text_to_image"]) < 0.9
     assert not run.left_out and run.manifest["model_info"]["detector"]["heads"][0]["test"] == 4
+    assert run.parts["world-bi:size=10"].trained_on is None
+    again = evaluate("detector:det", "world-bi:size=15,seed=3", device="cpu", out="again")
+    assert again.parts["world-bi:size=15,seed=3"].trained_on == (30, 30, 30, 30)
 
 
 def test_detection_is_a_benchmark(tmp_path: Path) -> None:

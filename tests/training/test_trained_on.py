@@ -222,5 +222,5 @@ def test_records_of_several_models_are_put_together(tmp_path):
         write_record(Path(path), TrainingRecord.of([text_digests(texts)], []))
     both = read_records([*paths, paths[0]])
     assert sorted(both.texts) == sorted(text_digests(["an cat", "a dog"]))
-    said = {"members": [{"training_records": paths[:1]}, {"x": {"training_records": paths[1:]}}]}
+    said = {"members": [{"training_records": paths[:1]}, {"training_records": paths[1:]}]}
     assert paths_of_records(said) == paths and read_records([]) is None

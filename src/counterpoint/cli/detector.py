@@ -77,9 +77,15 @@ def train(
     Write the captions as the benchmark's are written: even a missing full stop is a clue.
     """
     from counterpoint._util.store import Store, default_store
+    from counterpoint.evaluation import (
+        TrainingRecord,
+        photograph_digests,
+        text_digests,
+        write_record,
+    )
     from counterpoint.generation import is_pairs_file
     from counterpoint.generation.export import detector_items
-    from counterpoint.models import LoadOptions
+    from counterpoint.models import TRAINED_ON, LoadOptions
     from counterpoint.models.detector import (
         DetectorSettings,
         read_labelled,
@@ -100,6 +106,9 @@ def train(
         results = train_detector(
             encoder, items, out, work, source=pairs, settings=settings, options=options
         )
+    texts = text_digests(caption for caption, _ in items.captions)
+    photographs = photograph_digests(picture for picture, _ in items.images)
+    write_record(out / TRAINED_ON, TrainingRecord.of([texts], [photographs]))
     if as_json:
         from dataclasses import asdict
 

@@ -88,13 +88,9 @@ def copy_records(paths: Sequence[str], folder: Path) -> None:
         write_record(folder / TRAINED_ON, record)
 
 
-def paths_of_records(said: Any) -> list[str]:
-    """Of a model, or of the models that it is made of, from what it says of itself."""
-    if isinstance(said, list | tuple):
-        return [path for one in said for path in paths_of_records(one)]
-    if not isinstance(said, Mapping):
-        return []
-    inner = [paths_of_records(value) for name, value in said.items() if name != RECORDS]
+def paths_of_records(said: Mapping[str, Any]) -> list[str]:
+    """Of a model, and of the models that it is made of, from what it says of itself."""
+    inner = [paths_of_records(member) for member in said.get("members", ())]
     return [*said.get(RECORDS, ()), *(path for paths in inner for path in paths)]
 
 

@@ -44,6 +44,7 @@ from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import whole_folder
 from counterpoint.cases import DETECTION, Block, Cases, is_gallery
 from counterpoint.metrics import Overlong
+from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring import (
     Described,
@@ -203,8 +204,11 @@ def _sureness(synthetic: np.ndarray) -> np.ndarray:
 class Detector:
     """Two heads on a frozen encoder."""
 
-    def __init__(self, encoder: DualEncoder, saved: SavedDetector) -> None:
+    def __init__(
+        self, encoder: DualEncoder, saved: SavedDetector, records: tuple[str, ...] = ()
+    ) -> None:
         self.encoder, self.heads, self.info = encoder, saved.heads, saved.info
+        self.training_records = records
         numbers = (array.astype("<f4").tobytes() for head in self.heads for array in head)
         self.fingerprint = digest("detector 1", encoder.fingerprint, *numbers).hex()
 
@@ -246,6 +250,8 @@ class Detector:
 
     def describe(self) -> Mapping[str, Any]:
         told = dict(self.encoder.describe()) if isinstance(self.encoder, Described) else {}
+        records = [*told.pop("training_records", ()), *self.training_records]
+        told |= {"training_records": records} if records else {}
         return {**told, "detector": dict(self.info)}
 
 
@@ -327,4 +333,4 @@ def load(rest: str, options: LoadOptions) -> Detector:
             path=rest,
             encoder=saved.encoder,
         )
-    return Detector(encoder, saved)
+    return Detector(encoder, saved, records_in(rest))
