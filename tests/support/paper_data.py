@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -35,9 +35,11 @@ CAPTIONS = (
     "a man is riding a black motorcycle down a narrow street",
     "a girl in a pink dress and a boy in a blue shirt are playing tennis",
 )
+TRAIN = 20  # captions of COCO train2017
 ROWS = 6  # of an annotation file
 IMAGES = 12  # of a gallery
-WORDS = sorted({word for caption in CAPTIONS for word in caption.split()})[:60]
+# That the text models know; of other words that change they know neither, and tie.
+WORDS = sorted({word for caption in CAPTIONS for word in caption.split()})[:30]
 
 
 def photograph(number: int) -> bytes:
@@ -53,21 +55,32 @@ def photographs(folder: Path, names: Iterable[str]) -> None:
         write(path, photograph(crc32("/".join(path.parts[-3:]).encode())))
 
 
-def coco_captions(file: Path) -> Path:
+def image_name(number: int) -> str:
+    """Of COCO's train images: some of these are drawn for validation whatever share is asked."""
+    return f"{120 + number:012}.jpg"
+
+
+def coco_captions(file: Path, captions: Sequence[str]) -> Path:
     """As COCO's `captions_train2017.json`: an image has one caption here."""
-    images = [{"id": n, "file_name": f"{n:012}.jpg"} for n in range(len(CAPTIONS))]
-    notes = [{"id": 100 + n, "image_id": n, "caption": c} for n, c in enumerate(CAPTIONS)]
+    images = [{"id": n, "file_name": image_name(n)} for n in range(len(captions))]
+    notes = [{"id": 100 + n, "image_id": n, "caption": c} for n, c in enumerate(captions)]
     return write_json(file, {"images": images, "annotations": notes})
 
 
 def working_folder(folder: Path) -> None:
     """What a reader is assumed to have in the folder of the commands."""
-    for name in ("train2014", "train2017", "val2017"):
-        coco_captions(folder / f"captions_{name}.json")
-    photographs(folder / "IMAGES", [f"{n:012}.jpg" for n in range(len(CAPTIONS))])
-    photographs(folder / "IMAGES", ["7.jpg"])
+    for name in ("train2014", "val2017"):
+        coco_captions(folder / f"captions_{name}.json", CAPTIONS)
+    train = [*CAPTIONS, *(f"{caption} today" for caption in CAPTIONS[: TRAIN - len(CAPTIONS)])]
+    coco_captions(folder / "captions_train2017.json", train)
+    photographs(folder / "IMAGES", ["7.jpg", *map(image_name, range(TRAIN))])
     write_json(folder / "val_sceneGraphs.json", {"7": _SCENE_GRAPH})
-    replaced = [json.dumps(caption.replace("a ", "one ", 1)) for caption in CAPTIONS]
+    (folder / "masks").mkdir()
+    for n in range(TRAIN):
+        mask = Image.new("L", (48, 40))
+        mask.paste(255, (0, 0, 24, 40))
+        mask.save(folder / "masks" / image_name(n).replace(".jpg", ".png"))
+    replaced = [json.dumps(caption.replace("a ", "one ", 1)) for caption in train]
     write(folder / "replace.jsonl", "\n".join(replaced))
 
 
@@ -98,7 +111,9 @@ def reply(asked: llm_server.Asked) -> str:
     if asked.label == "and":
         return re.sub(r"^(.+) and (.+?) (are|is) ", r"\2 and \1 \3 ", asked.caption)
     if asked.label:
-        return _REPLY(asked)
+        article, _, rest = asked.caption.partition(" ")
+        said = _REPLY(asked._replace(caption=rest))
+        return re.sub(r"(New sentence: )(.*)", rf"\1{article} \2.", said)
     instruction = asked.body["messages"][0]["content"].split("\n\n")[0]
     kind = next(kind for kind in _SYNONYMS if kind in instruction)
     for word, synonym in _SYNONYMS[kind].items():
@@ -113,7 +128,7 @@ _REPLY = llm_server.reply
 def data_root(root: Path) -> Path:
     for part in (
         *(_hard_positives, _vg_attribution, _vg_relation, _sugarcrepe, _bivlc, _karpathy),
-        *(_vl_checklist, _crepe, _classification),
+        *(_vl_checklist, _crepe, _classification, _winoground),
     ):
         part(root)
     photographs(root / "visual_genome/VG_100K", [f"{n}.jpg" for n in range(ROWS)])
@@ -217,12 +232,28 @@ def _karpathy(root: Path) -> None:
 
 
 def _vl_checklist(root: Path) -> None:
-    for kind, file in (("Attribute", "color"), ("Relation", "spatial")):
+    changed = {"Attribute/vg/color": ("red", "blue"), "Relation/vg/spatial": ("under", "above")}
+    for file, (word, other) in changed.items():
         rows = [
-            [f"VG_100K/{n}.jpg", {"POS": [f"red dog {n} on hat"], "NEG": [f"blue dog {n} on hat"]}]
+            [f"VG_100K/{n}.jpg", {side: [f"dog {n} {it} hat"] for side, it in pair}]
             for n in range(ROWS)
+            for pair in [(("POS", word), ("NEG", other))]
         ]
-        write_json(root / f"vl_checklist/{kind}/vg/{file}.json", rows)
+        write_json(root / f"vl_checklist/{file}.json", rows)
+
+
+def _winoground(root: Path) -> None:
+    tags = ("Object", "Relation")
+    rows = [
+        {"id": n, "image_0": f"ex_{n}_img_0", "image_1": f"ex_{n}_img_1"}
+        | {"caption_0": f"a dog under a tree {n}", "caption_1": f"a tree under a dog {n}"}
+        | {"tag": "Scope", "secondary_tag": "", "num_main_preds": 1, "collapsed_tag": tag}
+        for n, tag in enumerate(tags)
+    ]
+    write(root / "winoground/data/examples.jsonl", "\n".join(map(json.dumps, rows)))
+    photographs(
+        root / "winoground/data/images", [f"ex_{n}_img_{i}.png" for n in (0, 1) for i in (0, 1)]
+    )
 
 
 def _crepe(root: Path) -> None:

@@ -36,7 +36,10 @@ HARD_POSITIVES: dict[str, list[Expected]] = {
     "Table 1": [scored(BOTH, models=2), page("report.html", "brittleness", REPLACE, SWAP)],
     "Tables 2 and 9 (mean scores)": [says(*MEANS)],
     "Tables 7 and 8": [scored({REPLACE: 2 * ROWS}), scored(BOTH)],
-    "Tables 4 to 6 (words)": [table("words.parquet", 5, lambda row: row["kind"] == "positive")],
+    "3.4, A.1, Tables 4 to 6 (making REPLACE)": [
+        table("benchmark.parquet", 2 * ROWS, lambda row: len(row["captions"]) == 3),
+        scored({"benchmark.parquet": 2 * ROWS}),
+    ],
     "C.2 (positives)": [
         table("swap.parquet", 2, lambda row: row["type"] == "swap"),
         table("replace.parquet", 8, lambda row: row["type"] == "replace" and row["image"]),
