@@ -19,9 +19,10 @@ from filelock import FileLock
 
 from counterpoint.cli.app import app
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS, MODELS as DEMO_MODELS
-from counterpoint.metrics.presentation import METRIC_HEADINGS
+from counterpoint.metrics.presentation import METRIC_HEADINGS, interval_text
 from counterpoint.runs.folders import load_run
 from counterpoint.runs.results import rows
+from counterpoint.runs.tables import percent
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 
@@ -87,8 +88,8 @@ def test_the_demo_prints_every_main_number_with_interval_and_chance(demo):
         loaded = load_run(demo.place / "runs" / "demo" / run.replace(":", "-"))
         for row in rows(loaded, groups=False):
             if row.metric in METRIC_HEADINGS:
-                half = (row.ci_high - row.ci_low) / 2
-                assert f"{100 * row.value:.1f} ±{100 * half:.1f}" in out
+                interval = interval_text(row.value, row.ci_low, row.ci_high, percent)
+                assert f"{percent(row.value)} {interval}" in out
     assert {"50.0", "33.3", "25.0", "16.7"} <= set(re.findall(r"\b\d+\.\d\b", out))
     assert "…" not in out
 
@@ -151,7 +152,7 @@ def test_the_demo_ends_with_what_to_learn(demo):
 
     assert f"{loss('world:hn')} points less, against {loss('world:base')} of world:base" in first
     assert f"{loss('world:hp-hn')} and {loss('world:counterpoint')} points less" in second
-    assert "0.0 with †" in third and re.search(r" 0\.0 ±\S+†", demo.result.out)
+    assert "0.0 with †" in third and re.search(r" 0\.0 \[.*?\]†", demo.result.out)
 
 
 # --- help --------------------------------------------------------------------------------------
