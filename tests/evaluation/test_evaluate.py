@@ -551,3 +551,23 @@ def test_the_example_of_the_package_works(tmp_path):
 def test_an_unknown_model_is_refused_before_a_benchmark_is_loaded(model: str, code: str) -> None:
     with raises(code):
         evaluate(["random", model], "no-such-benchmark")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "protocol", "said"),
+    [
+        ("world-swap:size=4", "bivlc", "cases of one image"),
+        ("world-bi:size=4", "sugarcrepe", "cases of several images"),
+        ("world-bi:size=4", "retrieval", "cases of several images"),
+        ("world-retrieval:size=40", "bivlc", "cases of galleries"),
+    ],
+)
+def test_a_protocol_of_other_cases_is_refused(tmp_path, benchmark, protocol, said):
+    with raises("E-PROTOCOL-MISFIT", benchmark=benchmark, protocol=protocol) as error:
+        evaluate("random", benchmark, protocol=protocol, out=tmp_path / "run")
+    assert said in str(error.value) and "strict" in str(error.value)
+    run = evaluate("random", benchmark, out=tmp_path / "run")
+    with raises("E-PROTOCOL-MISFIT", benchmark=benchmark, protocol=protocol) as error:
+        run.results(protocol=protocol)
+    assert said in str(error.value)
+    assert evaluate("random", benchmark, protocol="strict", out=tmp_path / "strict").results()

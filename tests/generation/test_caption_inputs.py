@@ -304,7 +304,7 @@ BROKEN = {
     "a.csv": ("caption,image\nx\n", "E-FILE-MALFORMED"),
     "b.csv": ("words,image\nx,y\n", "E-COLUMN-MISSING"),
     "c.csv": ("caption\n", "E-CAPTIONS-MISSING"),
-    "d.csv": ("", "E-COLUMN-MISSING"),
+    "d.csv": ("", "E-FILE-EMPTY"),
     "a.jsonl": ('{"caption": "x"}\n{"caption"\n', "E-JSON-INVALID"),
     "b.jsonl": ('{"caption": 5}', "E-FIELD-INVALID"),
     "c.jsonl": ("[1]", "E-ROW-MALFORMED"),

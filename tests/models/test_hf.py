@@ -36,6 +36,7 @@ from safetensors.torch import load_file, save_file
 
 from counterpoint.cases.table import Cases
 from counterpoint.models.hf.training import HfStart
+from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 
 pytestmark = pytest.mark.slow
@@ -445,3 +446,11 @@ def test_half_precision_is_that_of_the_weights(folders, models, precision: str) 
     images = [[one.preprocess(image) for image in IMAGES] for one in (model, models["clip"])]
     found, whole = model.encode_images(images[0]), models["clip"].encode_images(images[1])
     assert 0 < np.abs(found - whole).max() < 0.03
+
+
+@pytest.mark.parametrize("family", ["hf", "blip-itm", "vqa", "blind:grammar"])
+def test_a_file_in_the_place_of_a_folder_is_told(tmp_path, family) -> None:
+    (tmp_path / "my.pt").write_bytes(b"weights")
+    with raises("E-MODEL-MISSING") as error:
+        load_model(f"{family}:{tmp_path / 'my.pt'}")
+    assert "my.pt is a file" in str(error.value) and "no such folder" not in str(error.value)

@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from open_clip_models import (
 from safetensors.torch import load_file, save_file
 
 from counterpoint._util.errors import ModelError
+from counterpoint.models.openclip import names
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, load_model
@@ -391,3 +393,37 @@ def test_a_config_for_more_weights_than_there_are_is_not_built(tmp_path, tower, 
         f"checkpoint:{folder / WEIGHTS}@local-dir:{folder}",
     ):
         refusal(id, "E-CONFIG-MISMATCH")
+
+
+@pytest.mark.parametrize(
+    ("id", "code"),
+    [
+        ("open_clip:ViT-B-32/opneai", "E-WEIGHTS-UNKNOWN"),
+        ("open_clip:ViT-B-23/openai", "E-ARCHITECTURE-UNKNOWN"),
+        ("scratch:RN5O", "E-ARCHITECTURE-UNKNOWN"),
+        ("open_clip:ViT-B-32/openai", ""),
+        ("scratch:RN50?seed=1", ""),
+    ],
+)
+def test_names_are_checked_without_torch(id: str, code: str) -> None:
+    program = f"""
+import sys
+from counterpoint import CounterpointError
+from counterpoint.models import check_model
+try:
+    check_model({id!r})
+except CounterpointError as error:
+    print(error.code, end="")
+assert not {{"torch", "open_clip"}} & set(sys.modules)
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == code
+
+
+def test_names_are_those_of_open_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "_loaded", lambda: None)
+    folder = names._folder()
+    found = names._architectures(folder)
+    assert sorted(found) == sorted(open_clip.list_models())
+    for name in found:
+        assert names._tags(folder, name) == open_clip.list_pretrained_tags_by_model(name)

@@ -12,7 +12,7 @@ import polars as pl
 
 from counterpoint._util.errors import CounterpointError, NotFoundError
 from counterpoint.cases import BEFORE_SHUFFLES, Cases
-from counterpoint.metrics import SEED, Protocol, get_protocol
+from counterpoint.metrics import SEED, Protocol, get_protocol, misfit
 
 Value = int | str
 NOT_TRIED: Final = "not run on the real file"
@@ -168,6 +168,15 @@ class LoadedBenchmark:
                     if chosen.name in (*self.benchmark.loads, self.benchmark.protocol)
                     else "it does not know."
                 ),
+                benchmark=self.name,
+                protocol=chosen.name,
+            )
+        own = (self.protocol, self.benchmark.protocol, *self.benchmark.loads)
+        if chosen.name not in own and (other := misfit(chosen, self.cases)):
+            raise CounterpointError(
+                "E-PROTOCOL-MISFIT",
+                f"{self.name} has cases of {other}, which the protocol {chosen.name!r} is not for; "
+                f"its own is {own[0] or own[1]!r}, and 'strict' takes any.",
                 benchmark=self.name,
                 protocol=chosen.name,
             )

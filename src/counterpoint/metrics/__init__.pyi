@@ -56,6 +56,7 @@ from .protocols import (
     Overlong as Overlong,
     Protocol as Protocol,
     get_protocol as get_protocol,
+    misfit as misfit,
 )
 from .rankings import both_standings as both_standings
 from .registry import (

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean
+from counterpoint.cases import Cases, gallery_rows
 from counterpoint.metrics.definitions import Tie
 
 # The relations that ARO's notebook removes before it averages VG-Relation. It calls them symmetric;
@@ -214,6 +215,25 @@ PROTOCOLS: Final[dict[str, Protocol]] = {
         Protocol("probe", "Accuracy over test images of a classifier that is fitted to vectors."),
     )
 }
+
+
+ONE, SEVERAL, GALLERY = "one image", "several images", "galleries"
+# Which cases the official protocols of papers are for; the others take any.
+_ONLY: Final = {
+    **dict.fromkeys(("hard-positives", "sugarcrepe", "vg-relation", "vg-attribution"), ONE),
+    **dict.fromkeys(("aro-order", "crepe", "vl-checklist", "valse", "whatsup"), ONE),
+    **dict.fromkeys(("bivlc", "eqben", "svo-probes", "imagecode"), SEVERAL),
+    **dict.fromkeys(("retrieval", "aro-retrieval", "classification", "vtab", "probe"), GALLERY),
+}
+
+
+def misfit(protocol: Protocol, cases: Cases) -> str:
+    """Which cases a protocol is not for, of those that are there; empty if it is for all."""
+    wanted = _ONLY.get(protocol.name)
+    galleries, single = gallery_rows(cases), cases.image_counts == 1
+    kinds = {GALLERY: galleries, ONE: ~galleries & single, SEVERAL: ~galleries & ~single}
+    there = [kind for kind, rows in kinds.items() if rows.any()]
+    return "" if wanted is None else " and ".join(kind for kind in there if kind != wanted)
 
 
 def get_protocol(name: str | Protocol) -> Protocol:

@@ -45,6 +45,7 @@ _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 def find_source(id: str, where: str) -> str:
     """A folder that is there, or what may be a repository's name."""
+    refuse_file(id, where)
     folder = Path(where).expanduser()
     if where and folder.is_dir():
         return str(folder)
@@ -56,6 +57,18 @@ def find_source(id: str, where: str) -> str:
             model=id,
         )
     return where
+
+
+def refuse_file(id: str, where: str) -> None:
+    """Raise if a file is named where a folder should be."""
+    if where and Path(where).expanduser().is_file():
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: {where} is a file, and {id.partition(':')[0]}: takes a folder that holds "
+            "config.json and the weights; checkpoint:FILE reads a file of weights.",
+            model=id,
+            path=where,
+        )
 
 
 @dataclass(eq=False, slots=True)

@@ -47,8 +47,10 @@ FAMILIES: Final = Registry(
 _CHECKS: Final = {
     "blind": f"{_HOME}.blind.baselines:check",
     "ensemble": f"{_HOME}.ensemble:members",
+    "open_clip": f"{_HOME}.openclip.names:check",
     "random": f"{_HOME}.blind.baselines:check_random",
     "rerank": f"{_HOME}.rerank:read_id",
+    "scratch": f"{_HOME}.openclip.names:check_scratch",
     "vectors": f"{_HOME}.vectors:check",
     "world": f"{_HOME}.registry:world_folder",
 }

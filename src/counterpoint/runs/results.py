@@ -30,6 +30,7 @@ from counterpoint.metrics import (
     averages,
     estimate,
     members_of,
+    misfit,
     nested,
     pool_value,
     prefixes,
@@ -209,6 +210,14 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
             f"{part.benchmark} was scored with {part.protocol.caption_format!r} captions and the "
             f"protocol {protocol.name!r} wants {protocol.caption_format!r}; "
             f"evaluate again with --protocol {protocol.name}.",
+            benchmark=part.benchmark,
+            protocol=protocol.name,
+        )
+    if protocol != part.protocol and (other := misfit(protocol, part.cases)):
+        raise RunError(
+            "E-PROTOCOL-MISFIT",
+            f"{part.benchmark} has cases of {other}, which the protocol {protocol.name!r} is not "
+            f"for; it was scored under {part.protocol.name!r}, and 'strict' takes any.",
             benchmark=part.benchmark,
             protocol=protocol.name,
         )

@@ -183,8 +183,8 @@ def _source(model: str, name: str) -> str:
     if looks_local and not folder.is_dir():
         raise NotFoundError(
             "E-MODEL-UNKNOWN",
-            f"{model}: no such folder, nor a repository's name (ORG/REPO), nor one of "
-            f"{', '.join((*MODELS, 'world'))}.",
+            f"{model}: {'a file, and no folder' if folder.is_file() else 'no such folder'}, nor a "
+            f"repository's name (ORG/REPO), nor one of {', '.join((*MODELS, 'world'))}.",
             model=model,
         )
     if folder.is_dir() and not (folder / "model_index.json").is_file():

@@ -257,6 +257,10 @@ def _holds_images(kind: Any) -> bool:
 
 def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
     """The columns to read. Raises if there are no captions, or if a named column is missing."""
+    if not names:
+        raise DataError(
+            "E-FILE-EMPTY", f"{path}: is empty; it needs a row of column names.", path=path
+        )
     listed = shortened(", ".join(names))
     asked = {"caption": options.caption, "image": options.image, "id": options.id}
     for kind, name in asked.items():

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pad_sequence
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
 from counterpoint._util.switches import Switch
 from counterpoint.models.hf.loading import explained
-from counterpoint.models.hub import guarded, hub_or_cache, pretrained
+from counterpoint.models.hub import guarded, hub_or_cache, pretrained, refuse_file
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
 
@@ -297,6 +297,7 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
                 model=id,
             )
         return str(folder), more
+    refuse_file(id, rest)
     if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
         raise NotFoundError(
             "E-MODEL-MISSING",

@@ -28,7 +28,7 @@ from counterpoint._util.errors import (
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import shortened
-from counterpoint.models.hub import guarded, hub_or_cache, pretrained
+from counterpoint.models.hub import guarded, hub_or_cache, pretrained, refuse_file
 from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, quiet, stacked
@@ -238,6 +238,7 @@ def _weights(id: str, source: str, kind: Any, needed: tuple[str, ...], options: 
 
 
 def _read_config(id: str, source: str) -> dict[str, Any]:
+    refuse_file(id, source)
     folder = Path(source)
     looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
     if not source or (looks_local and not folder.is_dir()):

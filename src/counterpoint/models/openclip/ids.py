@@ -15,15 +15,14 @@ from typing import Any, Final
 import open_clip
 
 from counterpoint._util.errors import ModelError, NotFoundError, reason
-from counterpoint._util.registry import did_you_mean
 from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint.models.openclip.names import FOLDER, HUB, check, refuse_architecture
 from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.weights import is_torchscript
 
 _CONFIG: Final = "open_clip_config.json"
 _MOST: Final = 10**12  # more weights than any model has
-_HUB: Final = "hf-hub:"
 # What a config may say to a tokenizer: settings, and no names of files and repositories.
 _SETTINGS: Final = frozenset(
     (
@@ -52,20 +51,20 @@ class OpenClipSource:
     @property
     def origin(self) -> Path | str | None:
         """Its folder, or its repository on the hub; none if open_clip itself has the config."""
-        return self.folder or (self.name.removeprefix(_HUB) if self.name.startswith(_HUB) else None)
+        return self.folder or (self.name.removeprefix(HUB) if self.name.startswith(HUB) else None)
 
     @property
     def repository(self) -> str | None:
         """What is fetched from the hub: the repository of the model, or of a tag's weights."""
-        if self.name.startswith(_HUB):
-            return self.name.removeprefix(_HUB)
+        if self.name.startswith(HUB):
+            return self.name.removeprefix(HUB)
         known = open_clip.get_pretrained_cfg(self.name, self.pretrained or "") or {}
         return str(known.get("hf_hub", "")).rpartition("/")[0] or None
 
 
 def parse(rest: str) -> OpenClipSource:
-    if rest.startswith("local-dir:"):
-        folder = Path(rest.removeprefix("local-dir:")).expanduser()
+    if rest.startswith(FOLDER):
+        folder = Path(rest.removeprefix(FOLDER)).expanduser()
         if not (folder / _CONFIG).is_file():
             raise ModelError(
                 "E-CONFIG-MISSING",
@@ -74,34 +73,20 @@ def parse(rest: str) -> OpenClipSource:
                 path=folder / _CONFIG,
             )
         return OpenClipSource(rest, f"local-dir:{folder}", None, folder)
-    if rest.startswith(_HUB):
+    if rest.startswith(HUB):
         return OpenClipSource(rest, rest, None)
     name, _, pretrained = rest.partition("/")
-    _refuse_unknown(name)
-    tags = open_clip.list_pretrained_tags_by_model(name)
-    if pretrained in tags:
+    check(rest)
+    if pretrained in open_clip.list_pretrained_tags_by_model(name):
         return OpenClipSource(rest, name, pretrained)
     path = Path(pretrained).expanduser()
-    if pretrained and path.is_file():
-        return OpenClipSource(rest, name, str(path), notes=unknown_activation(name, path))
-    if not pretrained:
-        raise NotFoundError(
-            "E-MODEL-ID-INVALID",
-            f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
-            model=f"open_clip:{name}",
-        )
-    raise NotFoundError(
-        "E-WEIGHTS-UNKNOWN",
-        did_you_mean(f"tag or weights file for {name}", pretrained, tags),
-        architecture=name,
-        name=pretrained,
-    )
+    return OpenClipSource(rest, name, str(path), notes=unknown_activation(name, path))
 
 
 def parse_scratch(rest: str) -> tuple[str, int]:
     """Architecture and seed of `NAME?seed=N`."""
     name, asked, seed = rest.partition("?seed=")
-    _refuse_unknown(name)
+    refuse_architecture(name)
     if asked and not (seed.isascii() and seed.isdecimal() and len(seed) < 19):
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
@@ -109,15 +94,6 @@ def parse_scratch(rest: str) -> tuple[str, int]:
             model=f"scratch:{name}",
         )
     return name, int(seed or 0)
-
-
-def _refuse_unknown(name: str) -> None:
-    if name not in open_clip.list_models():
-        raise NotFoundError(
-            "E-ARCHITECTURE-UNKNOWN",
-            did_you_mean("open_clip architecture", name, open_clip.list_models()),
-            name=name,
-        )
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
