@@ -33,6 +33,7 @@ SMALLER = {
     "generate positives": "--workers 1",
     "sweep": _STEPS,
     "sweep plan.yaml": "",
+    "sweep shuffles.yaml": "",
     "train": _STEPS,
 }
 
