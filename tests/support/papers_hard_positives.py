@@ -74,7 +74,7 @@ HARD_POSITIVES: dict[str, list[Expected]] = {
         page("samples.html", "Sample predictions"),
         page_of_studio("hard-positives/replace"),
         says("What to learn:"),
-        page("demo.html", "world:counterpoint"),
+        page("demo.html", "Sample predictions", "world:hp-hn"),
     ],
     "Table 10 (zero-shot)": [
         scored(
