@@ -20,6 +20,8 @@ from models_for_tests import is_sentence
 import counterpoint as cp
 from counterpoint.evaluation import Watch, watching
 from counterpoint.evaluation.watching import find_checkpoints
+from counterpoint.reports import CoursePoint, write_course
+from counterpoint.runs import Row
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 
@@ -211,3 +213,15 @@ def test_a_killed_watch_goes_on(logs: Path, counterpoint) -> None:
     shutil.rmtree("out")
     assert counterpoint("watch", str(logs), *ASKED).code == 0
     assert Path("out/course.csv").read_bytes() == after
+
+
+def test_a_course_of_a_part_says_so(tmp_path: Path) -> None:
+    row = Row("one", "sugarcrepe", "all", "original_accuracy", 0.5, 0.4, 0.6, 300, 0, 0.5)
+    points = [
+        CoursePoint("one", 1, [(row, "runs/one")], {"sugarcrepe": "300 of 7,511"}),
+        CoursePoint("two", 2, [(row, "runs/two")], {"sugarcrepe": "300 of 7,511"}),
+    ]
+    table, figure = write_course(points, tmp_path)
+    with table.open() as file:
+        assert [line["part"] for line in csv.DictReader(file)] == ["300 of 7,511"] * 2
+    assert "sugarcrepe (300 of 7,511)‡" in figure.read_text(encoding="utf-8")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from counterpoint.evaluation import Watch
     from counterpoint.runs import Row
 
+    Known = tuple[list[Row], dict[tuple[str, str], str]]  # rows of a run, and how much was scored
+
 
 def watch(
     folder: Annotated[Path, typer.Argument(help="Folder that a training writes checkpoints to.")],
@@ -83,7 +85,7 @@ def watch(
         settle=settle,
         settings={**settings, "batch_size": size, "precision": precision},
     )
-    known: dict[str, list[Row]] = {}
+    known: dict[str, Known] = {}
     _write(watched, known)  # what an earlier command was killed before it wrote
     failed: dict[str, bool] = {}
     while True:
@@ -104,14 +106,15 @@ def watch(
         raise typer.Exit(1)
 
 
-def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
+def _write(watched: Watch, known: dict[str, Known], name: str = "") -> None:
     """All numbers into the table and the figure; those of one checkpoint to the terminal."""
+    from counterpoint.metrics import intervals_note
     from counterpoint.reports import CoursePoint, write_course
     from counterpoint.runs import load_run, part_sizes, results_table, rows
 
     points = []
-    sizes: dict[tuple[str, str], str] = {}
     printed: list[Row] = []
+    sizes: dict[tuple[str, str], str] = {}
     with errors.status("resampling"):
         for one, folders in watched.runs():
             mine = []
@@ -119,16 +122,19 @@ def _write(watched: Watch, known: dict[str, list[Row]], name: str = "") -> None:
                 place = folder.relative_to(watched.out).as_posix()
                 if place not in known:
                     run = replace(load_run(folder), model=one.name)
-                    known[place] = rows(run, groups=False, main=True)
-                    sizes |= part_sizes([run])
-                mine += [(replace(row, model=one.name), place) for row in known[place]]
-            points.append(CoursePoint(one.name, one.step, mine))
+                    known[place] = rows(run, groups=False, main=True), part_sizes([run])
+                found, parts = known[place]
+                sizes |= parts
+                mine += [(replace(row, model=one.name), place) for row in found]
+            here = {name: size for (model, name), size in sizes.items() if model == one.name}
+            points.append(CoursePoint(one.name, one.step, mine, here))
             printed = [row for row, _ in mine] if one.name == name else printed
     if not points:
         return
     table, figure = write_course(points, watched.out)
     if printed:
         output.print(results_table(printed, sizes=sizes))
+        output.print(intervals_note(row.metric for row in printed), style="dim")
         output.print(
             f"{counted(len(points), 'checkpoint')} in {table} and {figure}", soft_wrap=True
         )

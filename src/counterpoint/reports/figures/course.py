@@ -5,13 +5,13 @@ Written by `counterpoint watch`, as a table and as a figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.writing import whole_file
-from counterpoint.metrics import AXIS_LABELS
+from counterpoint.metrics import AXIS_LABELS, PART_MARK
 from counterpoint.reports.figures.drawing import (
     XML,
     Data,
@@ -28,7 +28,7 @@ from counterpoint.runs import Row, main_rows
 _TITLE: Final = "Course of a training"
 _COLUMNS: Final = (
     *("checkpoint", "step", "x", "benchmark", "metric"),
-    *("value", "ci_low", "ci_high", "n", "run"),
+    *("value", "ci_low", "ci_high", "n", "run", "part"),
 )
 
 
@@ -38,6 +38,7 @@ class CoursePoint(NamedTuple):
     checkpoint: str
     step: int | None
     rows: Sequence[tuple[Row, str]]
+    parts: Mapping[str, str] = {}  # by benchmark how much was scored, if not all of it
 
 
 def write_course(points: Sequence[CoursePoint], folder: Path) -> tuple[Path, Path]:
@@ -59,6 +60,7 @@ def _data(points: Sequence[CoursePoint]) -> Data:
         (
             *(point.checkpoint, point.step, point.step if grow else place),
             *(row.benchmark, row.metric, row.value, row.ci_low, row.ci_high, row.n, run),
+            point.parts.get(row.benchmark),
         )
         for place, point in enumerate(points, 1)
         for row, run in point.rows
@@ -81,7 +83,9 @@ def _svg(data: Data) -> str:
                 if mine:
                     name = _label(metric)
                     drawn[name] = _curve(axes, mine, look(number, name))
-            axes.set_title(shortened(benchmark, 60), fontsize=9)
+            parts = {r["part"] for r in rows if r["benchmark"] == benchmark and r["part"]}
+            part = f" ({', '.join(sorted(parts))}){PART_MARK}" if parts else ""
+            axes.set_title(f"{shortened(benchmark, 60)}{part}", fontsize=9)
             axes.set_ylabel("per cent")
         grid[-1].set_xlabel("checkpoint, in order" if counted else "step or epoch in the name")
         legend_below(figure, list(drawn.values()), list(drawn))
