@@ -213,6 +213,17 @@ def test_two_runs_are_told_by_their_paired_difference(swapped):
     assert re.match(r"The test cannot tell \S+ \(1\) from \S+ \(2\) on bench: ", first)
 
 
+def test_a_margin_and_ties_are_told():
+    run = scored(CASES, 3.0, 1, "good")
+    first, *_ = found_of(run, run, differences=compare(run, run, margin=20)).lead
+    assert first.startswith("good (1) and good (2) are tied on bench (within ±20 points): ")
+    ties = tied_run(1.0, 1.0)
+    plain = scored(ties.parts["bench"].cases, 3.0, 1, "plain")
+    differences = compare(ties, plain, resamples=RESAMPLES)
+    first, *_ = found_of(ties, plain, differences=differences).lead
+    assert " against plain on bench depends on ties: " in first and "better" not in first
+
+
 @pytest.mark.slow
 def test_the_page_opens_with_them_and_explains_its_metrics():
     runs = [scored(CASES, 3.0, 1, "good"), scored(CASES, 0.1, 2, "bad")]

@@ -31,7 +31,7 @@ from counterpoint.metrics.registry import METRICS, Metric, PooledMetric
 from counterpoint.runs.comparison import Difference, compare
 from counterpoint.runs.folders import Part, Run
 from counterpoint.runs.results import Row, as_json, rows, side_by_side
-from counterpoint.runs.tables import part_size
+from counterpoint.runs.tables import differences_note, differences_table, part_size
 
 NONE = "no difference shown"
 FAST = 200  # resamples
@@ -461,3 +461,17 @@ def test_of_a_gallery_images_are_counted() -> None:
     assert part_size(replace(one, whole=7), {"limit": 9}) == ""
     lost = (Absent("coco", "captions missing", 3),)
     assert part_size(replace(one, whole=7, absent=lost), {}) == "7 images (part)"
+
+
+def test_a_table_says_which_p_is_corrected() -> None:
+    """Intervals and McNemar's p are not, p of the whole benchmark neither."""
+    found = compare(*good_and_bad(), resamples=20)
+    for group, expected in (("all", "p"), ("swap", "p (Holm)")):
+        mine = [d for d in found if d.group == group]
+        heads = [str(column.header) for column in differences_table("title", mine).columns]
+        assert heads == ["metric", "A", "B", "A - B", expected, "McNemar", "verdict"]
+    said = differences_note(found)
+    assert "of groups it is Holm-corrected" in said and "tied" not in said
+    assert "tied: the whole interval lies within ±2.5 points." in differences_note(
+        [replace(found[0], margin=2.5)]
+    )
