@@ -10,11 +10,12 @@ import paper_data
 import pytest
 import tiny_hub
 from api_server import KEY, Server, serve
-from paper_commands import Desk, Expected, problems, read_document
-from papers_aro import ARO, ZERO_SHOT
-from papers_bivlc import BIVLC
-from papers_hard_positives import HARD_POSITIVES
-from papers_sugarcrepe import SUGARCREPE
+from paper_aro import ARO, ZERO_SHOT
+from paper_bivlc import BIVLC
+from paper_commands import Desk, Expected, Row, problems, read_document
+from paper_expectations import says
+from paper_hard_positives import HARD_POSITIVES
+from paper_sugarcrepe import SUGARCREPE
 
 pytestmark = pytest.mark.slow
 
@@ -78,3 +79,17 @@ def test_every_section_is_here() -> None:
 def test_every_command_of_a_paper_runs(paper: str, desk: Desk) -> None:
     found = problems(read_document()[paper], PAPERS[paper], desk)
     assert not found, "\n\n".join(found)
+
+
+def test_a_row_that_is_new_gone_or_wrong_is_a_problem(desk: Desk) -> None:
+    rows = [Row("new", ["counterpoint ls recipes"], {}), Row("words alone", [], {})]
+    assert problems(rows, {"gone": []}, desk) == [
+        "gone: no such row",
+        "new: 1 commands, 0 expectations",
+        "words alone: 0 commands, 0 expectations",
+    ]
+    assert problems(rows[:1], {"new": [says("clip-ft-hp")]}, desk) == []
+    [wrong] = problems(rows[:1], {"new": [says("no such recipe")]}, desk)
+    assert "['no such recipe'] is not []" in wrong
+    [failed] = problems([Row("x", ["counterpoint ls recipe"], {})], {"x": [says("a")]}, desk)
+    assert "exit status" in failed
