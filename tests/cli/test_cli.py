@@ -95,13 +95,11 @@ def test_left_out_cases_give_status_3_unless_allowed(counterpoint):
 
 
 @pytest.mark.slow
-def test_a_benchmark_without_any_image_is_reported_not_a_crash(counterpoint):
+def test_a_benchmark_without_any_image_is_an_error(counterpoint):
     file = write_cases("none", count=3, missing=3)
     done = counterpoint("eval", "-m", "colours:a", "-b", file, "--out", "runs/x")
-    assert done.code == 3
-    assert "0 of 3 cases scored, 3 left out" in done.err
-    assert json.loads(counterpoint("eval", "-m", "colours:a", "-b", file, "--json").out) == []
-    assert counterpoint("rescore", "runs/x").code == 0
+    assert done.code == 1 and "E-RUN-EMPTY" in done.err and "none-0.png" in done.err
+    assert not Path("runs/x").exists()
 
 
 # --- errors ------------------------------------------------------------------------------------
