@@ -96,7 +96,7 @@ class Inpainting(Diffusion):
         photos: Path,
     ) -> None:
         super().__init__(opened, settings, folder, work)
-        self.side = self.side or _SIDE
+        self.area = (self.side or _SIDE,) * 2  # of what is given to it
         self.how = self.call  # what is drawn gets the size of the caption's image
         self.masks, self.photos = masks, photos
         self.wants: dict[str, Want] = {}  # by the name of the order
@@ -148,11 +148,10 @@ class Inpainting(Diffusion):
         return (image, mask) if mask.getbbox() else EMPTY_MASK
 
     def _inputs(self, orders: Sequence[ImageOrder]) -> dict[str, Any]:
-        size = (self.side, self.side)
         pairs = [self._again(order) for order in orders]
         return {
-            "image": [image.resize(size, Image.Resampling.LANCZOS) for image, _ in pairs],
-            "mask_image": [mask.resize(size, Image.Resampling.NEAREST) for _, mask in pairs],
+            "image": [image.resize(self.area, Image.Resampling.LANCZOS) for image, _ in pairs],
+            "mask_image": [mask.resize(self.area, Image.Resampling.NEAREST) for _, mask in pairs],
         }
 
     def _finished(self, order: ImageOrder, drawn: Image.Image) -> Image.Image:
