@@ -99,7 +99,6 @@ def test_a_panic_of_compiled_code_is_a_sentence(tmp_path: Path, monkeypatch) -> 
 
 
 def test_merges_that_grow(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(bounded, "_LARGEST", 2**20)  # of the files; the process has its own
     folder = save_model(tmp_path / "model")
     with gzip.open(folder / "bpe_merges.txt.gz", "wb") as file:
         for _ in range(300):
