@@ -109,6 +109,15 @@ def test_merges_that_grow(tmp_path: Path, monkeypatch) -> None:
     assert is_sentence(refused.value)
 
 
+def test_without_the_package_that_reads_it_nothing_is_tried(tmp_path: Path, monkeypatch) -> None:
+    """The install for CLIP models does not bring it, nor what else would read such a file."""
+    folder = hf_models.save(tmp_path / "model", hf_models.clip)
+    nests(folder)
+    assert bounded.why_unreadable(folder)
+    monkeypatch.setattr(bounded, "find_spec", lambda _: None)
+    assert bounded.why_unreadable(folder) == ""
+
+
 # --- one door ------------------------------------------------------------------------------------
 
 DOORS = {
