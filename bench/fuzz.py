@@ -21,13 +21,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 import fuzz_targets_core
 import fuzz_targets_data
 import fuzz_targets_models
+import fuzz_targets_submissions
 from polars.exceptions import PanicException
 from rich.console import Console
 from rich.table import Table
 
 from counterpoint._util.errors import CounterpointError
 
-READERS = {**fuzz_targets_core.TARGETS, **fuzz_targets_data.TARGETS, **fuzz_targets_models.TARGETS}
+READERS = {
+    **fuzz_targets_core.TARGETS,
+    **fuzz_targets_data.TARGETS,
+    **fuzz_targets_models.TARGETS,
+    **fuzz_targets_submissions.TARGETS,
+}
 
 
 def main() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import os
 import stat
 import tarfile
 import tracemalloc
@@ -201,6 +203,38 @@ def test_what_is_no_archive_is_one_sentence(tmp_path, target):
     (tmp_path / "a.zip").write_text("<html>")
     with raises("E-ARCHIVE-BROKEN", path=tmp_path / "a.zip"):
         extract(tmp_path / "a.zip", target)
+
+
+def test_zeros_without_end_after_the_last_member_are_not_read(tmp_path, target):
+    make_tar(tmp_path / "a.tar", FILES, codec="")
+    with bz2.open(tmp_path / "a.tar.bz2", "wb") as out:
+        out.write((tmp_path / "a.tar").read_bytes())
+        out.writelines(bytes(2**20) for _ in range(40))
+    with raises("E-ARCHIVE-TOO-LARGE"):
+        extract(tmp_path / "a.tar.bz2", target)
+    assert contents(target) == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes of that kind")
+def test_a_pipe_is_not_waited_for(tmp_path, target):
+    os.mkfifo(tmp_path / "a.zip")
+    with raises("E-ARCHIVE-EXTRACTION", path=tmp_path / "a.zip"):
+        extract(tmp_path / "a.zip", target)
+
+
+@pytest.mark.parametrize("place", ["images", "images/1.jpg/x", ".a.zip.extracting/x"])
+def test_nothing_is_moved_if_something_is_in_the_way(tmp_path, target, place):
+    """A file where a folder should be, a folder where a file should be, and its own folder."""
+    files = {"0.txt": b"", **FILES}
+    if place.startswith("."):
+        files[place] = b""
+    else:
+        (target / place).parent.mkdir(parents=True)
+        (target / place).write_bytes(b"mine")
+    before = contents(target)
+    with raises("E-ARCHIVE-EXTRACTION"):
+        extract(make_zip(tmp_path / "a.zip", files), target)
+    assert contents(target) == before
 
 
 def test_a_file_where_a_folder_should_be_is_one_sentence(tmp_path, target):

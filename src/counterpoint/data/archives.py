@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Final, Self
 
 from counterpoint._util.errors import DataError, reason
-from counterpoint._util.untrusted import inside, shortened, shown
+from counterpoint._util.untrusted import inside, open_regular, shortened, shown
 from counterpoint._util.writing import locked
 
 _CHUNK: Final = 1 << 20
@@ -22,6 +22,7 @@ _FLOOR: Final = 1 << 28  # bytes that every archive may extract to
 _RATIO: Final = 100  # a larger archive may extract to this many times its own size
 _BLOCK: Final = 4096  # bytes that a member takes on the disk at least, even if it is empty
 _HEADER: Final = 1 << 20  # bytes of a tar header; they are read into memory
+_REST: Final = 1 << 24  # bytes of zeros after the last member of a tar file
 _BROKEN: Final = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError),
     *(NotImplementedError, RuntimeError),  # unknown compression, encrypted
@@ -40,13 +41,13 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Opened first: another process may remove the archive after it has extracted it.
-        with archive.open("rb") as file, locked(waiting, wait=-1):
+        with open_regular(archive) as file, locked(waiting, wait=-1):
             shutil.rmtree(waiting, ignore_errors=True)  # of a process that was killed
             waiting.mkdir()
             try:
                 most = limit or max(_FLOOR, _RATIO * archive.stat().st_size)
                 _unpack(file, archive, waiting, most)
-                _refuse_links(waiting, folder, archive)
+                _refuse_others(waiting, folder, archive)
                 _move(waiting, folder)
             finally:
                 shutil.rmtree(waiting, ignore_errors=True)
@@ -67,7 +68,7 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
 
 def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
     made = {folder}
-    for name, size, content in _members(file, archive, folder, left):
+    for name, size, content in _members(file, archive, left):
         place = inside(folder, name)
         left -= _BLOCK
         if size > left:  # as it says of itself: not a byte of it is written
@@ -100,12 +101,12 @@ def _too_large(archive: Path) -> DataError:
     )
 
 
-def _members(file: BinaryIO, archive: Path, folder: Path, left: int) -> Iterator[Member]:
+def _members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
     if zipfile.is_zipfile(file):
         yield from _zip_members(file, archive, left)
     else:
         file.seek(0)
-        yield from _tar_members(file, archive, folder)
+        yield from _tar_members(file, archive)
 
 
 def _zip_members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
@@ -136,7 +137,7 @@ class _Header(tarfile.TarInfo):
         return found
 
 
-def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member]:
+def _tar_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
     with tarfile.open(fileobj=file, tarinfo=_Header) as opened:
         for info in opened:
             if not (info.isfile() or info.isdir()):
@@ -146,14 +147,11 @@ def _tar_members(file: BinaryIO, archive: Path, folder: Path) -> Iterator[Member
                     path=archive,
                     name=info.name,
                 )
-            inside(folder, info.name)  # before the filter, which makes "/x" a harmless "x"
-            if hasattr(tarfile, "data_filter"):  # Python 3.11.4
-                tarfile.data_filter(info, str(folder))
             yield info.name, info.size, opened.extractfile(info) if info.isfile() else None
-        _need_end(opened)
+        _need_end(opened, archive)
 
 
-def _need_end(opened: tarfile.TarFile) -> None:
+def _need_end(opened: tarfile.TarFile, archive: Path) -> None:
     """Check that the file ends in zeros: tarfile takes a damaged header for the end.
 
     Reading to the end also shows whether a compressed stream is complete.
@@ -161,19 +159,31 @@ def _need_end(opened: tarfile.TarFile) -> None:
     assert opened.fileobj is not None
     opened.fileobj.seek(opened.offset)
     rest = opened.fileobj.read(_CHUNK)
-    ended = bool(rest)
+    ended, size = bool(rest), 0
     while rest:
-        ended = ended and not rest.strip(b"\0")
+        ended, size = ended and not rest.strip(b"\0"), size + len(rest)
+        if size > _REST:
+            raise _too_large(archive)
         rest = opened.fileobj.read(_CHUNK)
     if not ended:
         raise tarfile.ReadError("it is damaged or cut off")
 
 
-def _refuse_links(source: Path, target: Path, archive: Path) -> None:
-    """Nothing is written outside of the target's real path, whatever stands in it already."""
+def _refuse_others(source: Path, target: Path, archive: Path) -> None:
+    """What stands in the target already decides before anything is moved there.
+
+    Nothing is written outside of the target's real path, nor in the place of what is of another
+    kind, or into the folder of this extraction.
+    """
     real = target.resolve()
     for child in source.rglob("*"):
         place = target / child.relative_to(source)
+        if place == source or (place.exists() and child.is_dir() != place.is_dir()):
+            raise DataError(
+                "E-ARCHIVE-EXTRACTION",
+                f"{archive}: cannot be extracted: {shown(str(place))} is in the way.",
+                path=archive,
+            )
         if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
             raise DataError(
                 "E-PATH-OUTSIDE",
