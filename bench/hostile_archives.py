@@ -141,9 +141,8 @@ def overlapping(path: Path, _: Path, rng: random.Random) -> None:
 
 def many(path: Path, _: Path, rng: random.Random) -> None:
     count = rng.choice((70_000, 120_000))
-    a_tar(
-        path, rng.choice(CODECS[1:]), *[(f"{rng.choice(('', 'd/'))}{n}", b"") for n in range(count)]
-    )
+    names = [f"{rng.choice(('', 'd/'))}{number}" for number in range(count)]
+    a_tar(path, rng.choice(CODECS[1:]), *((name, b"") for name in names))
 
 
 def many_folders(path: Path, _: Path, rng: random.Random) -> None:

@@ -40,7 +40,7 @@ import transformers as tf
 import vqa_models
 from diffusion_models import save_models as save_pipelines
 from fuzz_support import json_mutations
-from hostile import in_child
+from hostile import End, in_child
 from rich.console import Console
 from rich.table import Table
 
@@ -168,12 +168,8 @@ def auto_map(folder: Path, marker: Path, rng: Random) -> None:
     code = {f"Auto{kind}": [where, where] if kind == "Tokenizer" else where for kind in kinds}
     path = one(folder, rng, "*config*.json", "model_index.json")
     value = {"auto_map": code}
-    change(
-        path,
-        **rng.choice(
-            (value, {"text_config": value}, {"x": [value]}, {**value, "model_type": "own"})
-        ),
-    )
+    places = (value, {"text_config": value}, {"x": [value]}, {**value, "model_type": "own"})
+    change(path, **rng.choice(places))
     change(path, **rng.choice(({}, {"tokenizer_class": "Own"}, {"processor_class": "Own"})))
 
 
@@ -282,7 +278,7 @@ def template(folder: Path, _: Path, rng: Random) -> None:
             "{% macro m(i) %}{{ m(i) }}{% endmacro %}{{ m(0) }}",
             "{{ ''.__class__.__mro__[1].__subclasses__() }}",
             "{{ messages | map(attribute='x') | list | pprint }}{{ cycler.__init__.__globals__ }}",
-            "{% set x = namespace(a=[1]) %}{% for i in range(60) %}{% set x.a = x.a + x.a %}{% endfor %}",
+            "{% set x = namespace(a=[1]) %}{% for i in range(60) %}{% set x.a = x.a*2 %}{% endfor %}",
             "{% include '/etc/passwd' %}",
             "{{ raise_exception('\x1b[31mred\n' * 900) }}",
             "{{",
@@ -307,6 +303,7 @@ def tokenizer(folder: Path, _: Path, rng: Random) -> None:
     words = vocab if isinstance(vocab, dict) else dict.fromkeys(word for word, _ in vocab)
     patterns = (r"^(\S+\s*)+(\s*\S+)+$\d", "(a|a?)+$", "((a*)*)*b", "(" * 5000, "", "(?:)")
     pattern = {"Regex": rng.choice(patterns)}
+    split, right = {"behavior": "Isolated", "invert": False}, {"direction": "Right"}
     grow = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa" * 50}
     ways: tuple[dict[str, Any], ...] = (
         {"model": {**said["model"], "vocab": dict.fromkeys(words, 4294967295)}},
@@ -314,34 +311,13 @@ def tokenizer(folder: Path, _: Path, rng: Random) -> None:
         {"model": {**said["model"], "vocab": {}}},
         {"model": {**said["model"], "unk_token": "none", "unk_id": 2**62}},
         {"model": {**said["model"], "merges": [["q", "q"]] * 1000}},
-        {
-            "pre_tokenizer": {
-                "type": "Split",
-                "pattern": pattern,
-                "behavior": "Isolated",
-                "invert": False,
-            }
-        },
+        {"pre_tokenizer": {"type": "Split", "pattern": pattern, **split}},
         {"normalizer": {"type": "Replace", "pattern": pattern, "content": "x" * 10**6}},
         {"normalizer": {"type": "Sequence", "normalizers": [grow] * 12}},
         {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA////"}},
         {"added_tokens": [{"id": 2**32 - 1, "content": "a"}]},
-        {
-            "truncation": {
-                "max_length": 0,
-                "stride": 10,
-                "strategy": "LongestFirst",
-                "direction": "Right",
-            }
-        },
-        {
-            "padding": {
-                "strategy": {"Fixed": 10**12},
-                "direction": "Right",
-                "pad_id": 0,
-                "pad_token": "a",
-            }
-        },
+        {"truncation": {"max_length": 0, "stride": 10, "strategy": "LongestFirst", **right}},
+        {"padding": {"strategy": {"Fixed": 10**12}, "pad_id": 0, "pad_token": "a", **right}},
         {"padding": {"strategy": "BatchLongest", "pad_to_multiple_of": 2**40, "pad_id": 0}},
         {"post_processor": {"type": "TemplateProcessing", "single": [], "pair": []}},
         {"decoder": {"type": "Strip", "content": "a", "start": 2**40, "stop": 0}},
@@ -513,10 +489,8 @@ def load(family: str, folder: Path, asked: Path, modules: Path) -> None:
     FAMILIES[family][1](folder)
 
 
-def attack(
-    family: str, harm: Harm, place: Path, rng: Random
-) -> tuple[list[str], str, float, float]:
-    """What is bad about how it ended; how; seconds and GiB."""
+def attack(family: str, harm: Harm, place: Path, rng: Random) -> tuple[list[str], End]:
+    """What is bad about how it ended, and how."""
     with tempfile.TemporaryDirectory(dir=place) as own:
         folder, marker, asked = (Path(own) / name for name in ("model", "it-ran", "asked"))
         if rng.random() < 0.1:
@@ -529,7 +503,7 @@ def attack(
         bad += ["code ran"] * marker.exists() + ["asked"] * asked.exists()
     if bad:
         print(f"{family}, {harm.__name__}: {', '.join(bad)}: {end.said!r}", file=sys.stderr)
-    return bad, end.kind, end.seconds, end.memory / 2**30
+    return bad, end
 
 
 def main() -> None:
@@ -551,10 +525,10 @@ def main() -> None:
         for number in range(options.start, options.start + options.folders):
             family, harm = pairs[number % len(pairs)]
             rng = Random(f"{options.seed} {number}")
-            bad, kind, seconds, memory = attack(family, harm, Path(place), rng)
-            ends[harm.__name__].update([kind, *bad, *(["bad"] if bad else [])])
+            bad, end = attack(family, harm, Path(place), rng)
+            ends[harm.__name__].update({end.kind, *bad, *(["bad"] if bad else [])})
             was = most[harm.__name__]
-            most[harm.__name__] = max(was[0], seconds), max(was[1], memory)
+            most[harm.__name__] = max(was[0], end.seconds), max(was[1], end.memory / 2**30)
     columns = ("loaded", "refused", "code ran", "asked", "traceback", "hang", "memory", "died")
     kinds = ("result", "sentence", *columns[2:])
     table = Table("harm", *columns, "seconds", "GiB")
