@@ -278,7 +278,7 @@ def template(folder: Path, _: Path, rng: Random) -> None:
             "{% macro m(i) %}{{ m(i) }}{% endmacro %}{{ m(0) }}",
             "{{ ''.__class__.__mro__[1].__subclasses__() }}",
             "{{ messages | map(attribute='x') | list | pprint }}{{ cycler.__init__.__globals__ }}",
-            "{% set x = namespace(a=[1]) %}{% for i in range(60) %}{% set x.a = x.a*2 %}{% endfor %}",
+            "{% set x = namespace(a=[1]) %}{% for i in range(60)%}{% set x.a = x.a*2%}{% endfor %}",
             "{% include '/etc/passwd' %}",
             "{{ raise_exception('\x1b[31mred\n' * 900) }}",
             "{{",
