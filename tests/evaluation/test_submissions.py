@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,6 +149,19 @@ def test_a_missing_file_is_refused(folder: Path, name: str) -> None:
 def test_a_broken_file_is_refused(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
+    [said] = check(folder)
+    assert name in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes of that kind")
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_not_waited_for_and_a_device_not_read(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    [said] = check(folder)
+    assert name in said
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
     [said] = check(folder)
     assert name in said
 

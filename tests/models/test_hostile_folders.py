@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import os
 from pathlib import Path
 
 import hf_models
+import numpy as np
 import pytest
 import vqa_models
 from errors import raises
@@ -16,6 +18,13 @@ from open_clip_models import save_model
 
 import counterpoint
 from counterpoint.models import bounded
+from counterpoint.models.detector.adapter import (
+    WEIGHTS,
+    DetectorHeads,
+    LinearHead,
+    SavedDetector,
+    save,
+)
 from counterpoint.models.hub import pretrained
 from counterpoint.models.registry import LoadOptions, load_model
 
@@ -116,6 +125,35 @@ def test_without_the_package_that_reads_it_nothing_is_tried(tmp_path: Path, monk
     assert bounded.why_unreadable(folder)
     monkeypatch.setattr(bounded, "find_spec", lambda _: None)
     assert bounded.why_unreadable(folder) == ""
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes of that kind")
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "tokenizer.json", "model.safetensors"])
+def test_a_pipe_or_a_device_in_the_place_of_a_file(tmp_path: Path, name: str) -> None:
+    folder = hf_models.save(tmp_path / "model", hf_models.clip)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"hf:{folder}", CPU)
+    assert is_sentence(refused.value) and name in str(refused.value)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with raises("E-MODEL-BROKEN"):
+        load_model(f"hf:{folder}", CPU)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes of that kind")
+def test_a_pipe_in_the_place_of_a_detectors_weights(tmp_path: Path) -> None:
+    head = LinearHead(np.zeros(4, dtype=np.float32), np.zeros(1, dtype=np.float32))
+    save(tmp_path, SavedDetector(DetectorHeads(head, head), "world:base", "any", {}))
+    (tmp_path / WEIGHTS).unlink()
+    os.mkfifo(tmp_path / WEIGHTS)
+    with raises("E-MODEL-DAMAGED") as refused:
+        load_model(f"detector:{tmp_path}", CPU)
+    assert is_sentence(refused.value)
 
 
 # --- one door ------------------------------------------------------------------------------------

@@ -100,6 +100,12 @@ def open_regular(path: Path) -> BinaryIO:
         raise
 
 
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file. Raises an OSError as `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def shown(value: object) -> str:
     """A value for a message: like `repr`, but always short."""
     return shortened(_repr.repr(value))

@@ -19,7 +19,7 @@ from typing import Any, Final
 import polars as pl
 
 from counterpoint._util.errors import CounterpointError, NotFoundError, RunError, reason
-from counterpoint._util.untrusted import parse_json, shown
+from counterpoint._util.untrusted import parse_json, read_regular, shown
 from counterpoint.benchmarks import (
     BENCHMARKS,
     WITH_POSITIVES,
@@ -136,7 +136,7 @@ def _read_claims(folder: Path) -> list[dict[str, Any]]:
     path = folder / RESULTS
     again = f"write it with: counterpoint rescore {folder} --json > {path}"
     try:
-        found = parse_json(path.read_bytes(), "it", RunError, once=True)
+        found = parse_json(read_regular(path), "it", RunError, once=True)
     except OSError as error:
         raise RunError(
             "E-FILE-UNREADABLE", f"{path}: cannot be read ({reason(error)}); {again}.", path=path

@@ -92,6 +92,7 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
     """
     folder = None if source is None else _folder_of(source)
     if folder is not None:
+        refuse_odd_files(id, folder)
         if not options.trust_remote_code:
             _refuse_configs(id, folder)
         if why := why_unreadable(folder):
@@ -128,6 +129,14 @@ def fetched_file(repository: str, name: str) -> str:
 
     with hub_or_cache(repository, repository):
         return hf_hub_download(repository, name)
+
+
+def refuse_odd_files(id: str, folder: Path) -> None:
+    """Raise if a pipe or a device is in the place of a file: reading it may never end."""
+    for path in (*folder.glob("*"), *folder.glob("*/*")):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            where = shortened(path.relative_to(folder))
+            raise _broken(id, f"{where} is neither a file nor a folder")
 
 
 def _broken(id: str, why: str) -> ModelError:

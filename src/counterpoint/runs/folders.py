@@ -22,7 +22,7 @@ import polars as pl
 
 from counterpoint._util.errors import RunError, reason
 from counterpoint._util.tables import ParquetGroups, parquet_frames
-from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.untrusted import parse_json, read_regular, shortened, shown
 from counterpoint._util.writing import left_by_kills, recover, whole_folder
 from counterpoint.cases import (
     CHUNK,
@@ -420,7 +420,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What `run.json` says, checked; the tables are not read. Raises a RunError."""
     path = folder / _MANIFEST
     try:
-        manifest = parse_json(path.read_bytes(), "it", RunError, once=True)
+        manifest = parse_json(read_regular(path), "it", RunError, once=True)
     except RunError as error:
         raise RunError(
             "E-RUN-DAMAGED", f"{path} is damaged ({error}); run the evaluation again.", path=path

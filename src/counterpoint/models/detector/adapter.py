@@ -34,13 +34,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load as parse_tensors, save_file
 from scipy.special import expit
 from scipy.stats import rankdata
 
 from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.store import Store, digest
-from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.untrusted import parse_json, read_regular, shortened, shown
 from counterpoint._util.writing import whole_folder
 from counterpoint.cases import DETECTION, Block, Cases, is_gallery
 from counterpoint.metrics import Overlong
@@ -152,7 +152,7 @@ def read(folder: Path) -> SavedDetector:
 
 def _read_heads(folder: Path) -> DetectorHeads:
     try:
-        tensors = load_file(folder / WEIGHTS)
+        tensors = parse_tensors(read_regular(folder / WEIGHTS))
         heads = DetectorHeads(*(_head(tensors, name) for name in DetectorHeads._fields))
     except Exception as error:  # a damaged file makes the library raise anything
         why = shortened(error)
