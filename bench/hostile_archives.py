@@ -84,7 +84,7 @@ def bomb(path: Path, _: Path, rng: random.Random) -> None:
     make = rng.choice((gzip.GzipFile, bz2.BZ2File, lzma.LZMAFile))
     with make(path, "wb") as out:
         out.write(header.tobuf(tarfile.GNU_FORMAT))
-        for _ in range(rng.choice((64, 400))):
+        for _number in range(rng.choice((64, 400))):
             out.write(bytes(2**20))
 
 
@@ -93,7 +93,7 @@ def rest(path: Path, _: Path, rng: random.Random) -> None:
     codec, make = rng.choice((("gz", gzip.GzipFile), ("bz2", bz2.BZ2File), ("xz", lzma.LZMAFile)))
     a_tar(path, codec, *good())
     with make(path, "ab") as out:
-        for _ in range(2_000):
+        for _number in range(2_000):
             out.write(bytes(2**20))
 
 
@@ -101,7 +101,7 @@ def zip_bomb(path: Path, _: Path, rng: random.Random) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for number in range(rng.choice((1, 6))):
             with archive.open(f"{number}", "w", force_zip64=True) as out:
-                for _ in range(400):
+                for _number in range(400):
                     out.write(bytes(2**20))
 
 
@@ -267,7 +267,7 @@ def link_in_the_way(path: Path, target: Path, rng: random.Random) -> None:
 def damaged(path: Path, _: Path, rng: random.Random) -> None:
     packed(rng, path, good(("text", rng.randbytes(3000))))
     data = bytearray(path.read_bytes())
-    for _ in range(rng.choice((1, 3, 30))):
+    for _number in range(rng.choice((1, 3, 30))):
         data[rng.randrange(len(data))] = rng.randrange(256)
     path.write_bytes(data[: rng.choice((len(data), rng.randrange(len(data))))])
 
@@ -341,10 +341,10 @@ def main() -> None:
         was = most[harm.__name__]
         most[harm.__name__] = max(was[0], seconds), max(was[1], memory)
     table = Table("harm", "archives", "extracted", "refused", "bad", "seconds", "GiB")
-    for harm, counts in ends.items():
-        tried = sum(n for kind, n in counts.items() if kind != "bad")
+    for kind, counts in ends.items():
+        tried = counts.total() - counts["bad"]
         figures = (tried, counts["result"], counts["sentence"], counts["bad"])
-        table.add_row(harm, *map(str, figures), *(f"{one:.1f}" for one in most[harm]))
+        table.add_row(kind, *map(str, figures), *(f"{one:.1f}" for one in most[kind]))
     Console().print(table)
     failed = sum(counts["bad"] for counts in ends.values())
     print(f"{options.archives} archives, {failed} bad")

@@ -478,14 +478,14 @@ HARMS: Final[tuple[Harm, ...]] = (
 
 
 def load(family: str, folder: Path, asked: Path, modules: Path) -> None:
-    from transformers import dynamic_module_utils
+    from transformers import dynamic_module_utils as dynamic
 
     def answer(*_: object) -> str:
         asked.touch()
         return "y"
 
     builtins.input = answer
-    dynamic_module_utils.HF_MODULES_CACHE = str(modules)
+    vars(dynamic)["HF_MODULES_CACHE"] = str(modules)
     FAMILIES[family][1](folder)
 
 
