@@ -14,7 +14,7 @@ import pytest
 import vqa_models
 from errors import raises
 from models_for_tests import is_sentence
-from open_clip_models import save_model
+from open_clip_models import CLIP, CONFIG, TEXT, save_model
 
 import counterpoint
 from counterpoint.models import bounded
@@ -153,6 +153,17 @@ def test_a_pipe_in_the_place_of_a_detectors_weights(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / WEIGHTS)
     with raises("E-MODEL-DAMAGED") as refused:
         load_model(f"detector:{tmp_path}", CPU)
+    assert is_sentence(refused.value)
+
+
+def test_an_error_that_says_nothing_is_a_sentence(tmp_path: Path) -> None:
+    """open_clip asserts that a width fits its heads, and says no word of it."""
+    folder = save_model(tmp_path / "model", {**CLIP, "text_cfg": {**TEXT, "heads": 2}})
+    said = json.loads((folder / CONFIG).read_text())
+    said["model_cfg"]["text_cfg"]["heads"] = 5
+    change(folder / CONFIG, **said)
+    with raises("E-MODEL-BROKEN") as refused:
+        load_model(f"open_clip:local-dir:{folder}", CPU)
     assert is_sentence(refused.value)
 
 

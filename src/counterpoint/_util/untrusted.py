@@ -118,6 +118,12 @@ def shortened(text: object) -> str:
     return said if len(said) <= _SHOWN else f"{said[: _SHOWN - 4]} ..."
 
 
+def described(error: BaseException) -> str:
+    """What a library raised, for a message: its kind, and what it says, if anything."""
+    said = shortened(error).rstrip(". ")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def without_controls(text: str) -> str:
     """The text with control characters made visible: a terminal must not obey a caption."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)

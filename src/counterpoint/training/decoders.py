@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import counterpoint
-from counterpoint._util.errors import ModelError, reason
+from counterpoint._util.errors import CounterpointError, ModelError
+from counterpoint._util.untrusted import described
 from counterpoint.models import LoadOptions, find_source, guarded, hub_or_cache, pretrained
 from counterpoint.training.starts import Start, Towers
 
@@ -140,9 +141,10 @@ def _open_hf(name: str) -> tuple[Any, Any]:
                 pretrained(AutoModelForSeq2SeqLM, source, options, weights_only=True),
                 pretrained(AutoTokenizer, source, options),
             )
-    except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error).splitlines()[0]
-        raise _unsuitable(name, f"cannot be opened: {why.rstrip('.')}") from None
+    except CounterpointError:
+        raise
+    except Exception as error:  # transformers and its loaders raise anything
+        raise _unsuitable(name, f"cannot be opened: {described(error)}") from None
 
 
 def _unsuitable(name: str, why: str) -> ModelError:

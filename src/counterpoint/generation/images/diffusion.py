@@ -26,6 +26,7 @@ from counterpoint._util.progress import Advance
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import digest
 from counterpoint._util.switches import Switch
+from counterpoint._util.untrusted import described
 from counterpoint.generation.images.backends import (
     DEFAULT,
     Drawn,
@@ -442,7 +443,4 @@ def explained(id: str, what: str) -> Iterator[None]:
     except (CounterpointError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # diffusers raises errors of many kinds
-        why = " ".join(str(error).split())[:300].rstrip(".")
-        raise ModelError(
-            "E-MODEL-FAILED", f"{id} {what}: {type(error).__name__}: {why}.", model=id
-        ) from None
+        raise ModelError("E-MODEL-FAILED", f"{id} {what}: {described(error)}.", model=id) from None

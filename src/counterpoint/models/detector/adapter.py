@@ -40,7 +40,7 @@ from scipy.stats import rankdata
 
 from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.store import Store, digest
-from counterpoint._util.untrusted import parse_json, read_regular, shortened, shown
+from counterpoint._util.untrusted import described, parse_json, read_regular, shown
 from counterpoint._util.writing import whole_folder
 from counterpoint.cases import DETECTION, Block, Cases, is_gallery
 from counterpoint.metrics import Overlong
@@ -133,7 +133,7 @@ def read(folder: Path) -> SavedDetector:
         if not (isinstance(encoder, str) and isinstance(fingerprint, str)):
             raise TypeError("the encoder is not named by texts")
     except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
-        why = f"{type(error).__name__}: {shortened(error)}"
+        why = described(error)
         raise ModelError(
             "E-MODEL-DAMAGED",
             f"detector:{folder}: {CONFIG} is damaged ({why}); train again.",
@@ -155,7 +155,7 @@ def _read_heads(folder: Path) -> DetectorHeads:
         tensors = parse_tensors(read_regular(folder / WEIGHTS))
         heads = DetectorHeads(*(_head(tensors, name) for name in DetectorHeads._fields))
     except Exception as error:  # a damaged file makes the library raise anything
-        why = shortened(error)
+        why = described(error)
         raise ModelError(
             "E-MODEL-DAMAGED",
             f"detector:{folder}: {WEIGHTS} cannot be used ({why}).",

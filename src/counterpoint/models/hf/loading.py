@@ -27,7 +27,7 @@ from counterpoint._util.errors import (
 )
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.switches import Switch
-from counterpoint._util.untrusted import shortened
+from counterpoint._util.untrusted import described
 from counterpoint.models.hub import guarded, hub_or_cache, pretrained, refuse_file
 from counterpoint.models.records import records_in
 from counterpoint.models.registry import LoadOptions
@@ -371,10 +371,7 @@ def explained(id: str, what: str) -> Iterator[None]:
     except Exception as error:  # transformers and its loaders raise anything
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
-        why = shortened(error).rstrip(".")
-        raise ModelError(
-            "E-MODEL-BROKEN", f"{id} {what}: {type(error).__name__}: {why}.", model=id
-        ) from None
+        raise ModelError("E-MODEL-BROKEN", f"{id} {what}: {described(error)}.", model=id) from None
 
 
 def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:

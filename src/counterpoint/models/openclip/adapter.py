@@ -18,7 +18,7 @@ from counterpoint._util.errors import (
     MissingExtraError,
     ModelError,
 )
-from counterpoint._util.untrusted import shortened
+from counterpoint._util.untrusted import described
 from counterpoint.models.hub import guarded, hub_or_cache
 from counterpoint.models.openclip.ids import (
     OpenClipSource,
@@ -194,7 +194,7 @@ def guarded_loading(
     except Exception as error:  # open_clip and its loaders raise anything
         raise ModelError(
             "E-MODEL-BROKEN",
-            f"{id} cannot be loaded: {type(error).__name__}: {shortened(error)}",
+            f"{id} cannot be loaded: {described(error)}.",
             model=id,
         ) from None
 

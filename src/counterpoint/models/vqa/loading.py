@@ -16,7 +16,7 @@ from counterpoint._util.errors import (
     MissingExtraError,
     ModelError,
 )
-from counterpoint._util.untrusted import shortened
+from counterpoint._util.untrusted import described
 from counterpoint.models import torch_models
 from counterpoint.models.hf import bars
 from counterpoint.models.hub import find_source, guarded, hub_or_cache, pretrained
@@ -58,9 +58,8 @@ def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) 
     except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
-        why = shortened(error).rstrip(".")
         raise ModelError(
-            "E-MODEL-BROKEN", f"{name} cannot be loaded: {type(error).__name__}: {why}.", model=name
+            "E-MODEL-BROKEN", f"{name} cannot be loaded: {described(error)}.", model=name
         ) from None
     for module in model.modules():  # a copy of a folder is the same model
         if hasattr(module, "name_or_path"):
