@@ -195,7 +195,7 @@ def submission(data: bytes, folder: Path) -> None:
         pass  # the first forgery left nothing for the second: sent as it is
     found = check_submission(place, data=folder, resamples=RESAMPLES)
     for said in found.differences:
-        assert "\n" not in said and len(said) < 1200, said
+        assert "\n" not in said and said.endswith((".", "]")) and len(said) < 1200, said
     if found.differences:
         raise RunError("E-RUN-DAMAGED", min(found.differences, key=len))
     _refuse_forgery(place, found, folder, [forge.__name__ for forge in forged])

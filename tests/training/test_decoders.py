@@ -9,6 +9,7 @@ import pytest
 import torch
 from errors import raises
 from open_clip_models import load, save_model
+from safetensors.torch import load_file, save_file
 from training import one_thread, run_small, small_recipe, tensors
 
 from counterpoint.training.building import build
@@ -142,3 +143,15 @@ def test_an_encoder_decoder_of_transformers_reads_the_words_of_the_text_tower(tm
     assert vectors.grad is not None and vectors.grad.abs().max() > 0
     trained = run_small(tmp_path, f"decoder=hf:{tmp_path / 't5'}", name="read-clip", out="t5-run")
     assert trained.steps == 6
+
+
+def test_a_decoder_that_lacks_weights_is_refused(tmp_path):
+    """transformers would draw them at random, and the loss would say nothing of captions."""
+    folder = Path(tiny_t5(tmp_path / "t5"))
+    tensors = load_file(folder / "model.safetensors")
+    gone = sorted(name for name in tensors if "decoder" in name and "SelfAttention.q" in name)[0]
+    save_file({k: v for k, v in tensors.items() if k != gone}, folder / "model.safetensors")
+    start = load(save_model(tmp_path / "start"))
+    with raises("E-MODEL-UNSUITABLE") as refused:
+        open_captioner(f"hf:{folder}", start, Towers(start), seed=0)
+    assert str(refused.value).endswith(f"lacks 1 tensors, for instance {gone}.")

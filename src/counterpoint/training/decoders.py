@@ -137,10 +137,12 @@ def _open_hf(name: str) -> tuple[Any, Any]:
     source = find_source(id, name.removeprefix("hf:"))
     try:
         with hub_or_cache(id, source), guarded(id, source, options):
-            return (
-                pretrained(AutoModelForSeq2SeqLM, source, options, weights_only=True),
-                pretrained(AutoTokenizer, source, options),
-            )
+            how = {"weights_only": True, "output_loading_info": True}
+            model, report = pretrained(AutoModelForSeq2SeqLM, source, options, **how)
+            # What is missing, transformers makes up: at random, and with no more than a warning.
+            if missing := sorted(report["missing_keys"]):
+                raise _unsuitable(name, f"lacks {len(missing)} tensors, for instance {missing[0]}")
+            return model, pretrained(AutoTokenizer, source, options)
     except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
