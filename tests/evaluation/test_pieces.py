@@ -20,6 +20,7 @@ from counterpoint.cases import spilling
 from counterpoint.cases.files import read_cases, write_cases
 from counterpoint.cases.spilling import SpillingTable
 from counterpoint.cases.table import Case, Cases, ImageRef
+from counterpoint.metrics import protocols
 from counterpoint.runs import Run, compare, rows
 from counterpoint.runs.columns import columns_of
 from counterpoint.runs.folders import save_run
@@ -96,8 +97,11 @@ def same(one: Run, two: Run) -> None:
 
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("protocol", ["strict", "crepe"])
-def test_any_piece_gives_the_same_run(tmp_path: Path, kind: str, protocol: str) -> None:
+def test_any_piece_gives_the_same_run(
+    tmp_path: Path, kind: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = mixed(tmp_path)
+    monkeypatch.setattr(protocols, "_ONLY", {})  # CREPE's cuts captions; its cases are others
     whole = evaluated(path, kind, WHOLE, protocol=protocol)
     assert bool(whole.left_out) == (kind != "blind")
     other = evaluated(path, "pair", WHOLE, protocol=protocol)
@@ -108,8 +112,9 @@ def test_any_piece_gives_the_same_run(tmp_path: Path, kind: str, protocol: str) 
         assert repr(compare(load_run(run.folder), other, resamples=20)) == expected  # type: ignore[arg-type]
 
 
-def test_cut_captions_are_counted_once(tmp_path: Path) -> None:
+def test_cut_captions_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = mixed(tmp_path)
+    monkeypatch.setattr(protocols, "_ONLY", {})
     whole = evaluated(path, "dual", WHOLE, protocol="crepe")
     assert whole.parts[str(path)].cut_captions == 1  # of twelve
     assert evaluated(path, "dual", 2, protocol="crepe").parts[str(path)].cut_captions == 1

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_support import ROUNDING, build, cosine, loop, own_place, photos, prompted
+from errors import raises
 from hypothesis import given, strategies as st
 from models_for_tests import (
     Counter,
@@ -135,18 +136,16 @@ def test_a_case_that_is_no_gallery_is_left_out_as_a_whole(tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Towers, Judge])
 @pytest.mark.parametrize("broken", ["", "234", "01234"])
-def test_a_gallery_without_any_image_is_left_out(
+def test_a_run_of_a_gallery_without_any_image_is_an_error(
     tmp_path: Path, kind: type[Towers | Judge], broken: str
 ) -> None:
     """Some are missing and the others broken, which a pair scorer finds out one after the other."""
     missing = "".join(digit for digit in "01234" if digit not in broken)
     cases = build(photos(tmp_path, np.eye(5), missing=missing, broken=broken), root=tmp_path)
-    [run] = evaluate([("m", kind())], saved(cases, tmp_path), out=tmp_path / "run")
-    [p] = run.parts.values()
-    assert len(p.cases) == len(p.scores) == 0
-    assert [case_id for case_id, _ in p.left_out] == ["photos"] and p.left_out_images == ()
-    assert is_sentence(p.left_out[0][1])
-    assert rows(load_run(tmp_path / "run"), resamples=20) == []
+    with raises("E-RUN-EMPTY") as caught:
+        evaluate([("m", kind())], saved(cases, tmp_path), out=tmp_path / "run")
+    assert is_sentence(caught.value) and "photos" in str(caught.value)
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_image_that_only_a_lost_one_needs_costs_nothing_else(tmp_path: Path) -> None:

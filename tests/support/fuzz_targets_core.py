@@ -77,7 +77,7 @@ def _results(data: bytes, folder: Path) -> None:
 
 def _claims() -> list[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
-        return as_json(rows(load_run(some_run(Path(folder) / "run")), resamples=3, groups=False))
+        return as_json(rows(load_run(some_run(Path(folder) / "run")), resamples=3))
 
 
 def _use_cases(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import typer
@@ -46,6 +47,8 @@ from counterpoint.runs import (
     side_by_side,
 )
 
+_ROOM: Final = 16  # characters of a name that there has to be room for
+
 
 def print_results(
     runs: Sequence[Run],
@@ -54,17 +57,10 @@ def print_results(
     groups: bool = False,
     protocol: Protocol | None = None,
 ) -> None:
-    """The table (in a narrow terminal one per benchmark), with protocols and ties under it."""
-    sizes = part_sizes(runs)
-    table = results_table(rows, groups=groups, sizes=sizes)
-    unbounded = output.options.update(max_width=1000)
-    if Measurement.get(output, unbounded, table).maximum <= output.width:
-        output.print(table)
-    else:
-        for benchmark in dict.fromkeys(row.benchmark for row in rows):
-            mine = [row for row in rows if row.benchmark == benchmark]
-            output.print(results_table(mine, groups=groups, sizes=sizes))
+    """The table (in a narrow terminal several), with protocols and ties under it."""
     shown = main_rows(rows, groups=groups)
+    for some in _fitting(shown):
+        output.print(results_table(some, groups=groups, sizes=part_sizes(runs)))
     output.print(intervals_note(row.metric for row in shown), style="dim")
     protocols: dict[str, list[str]] = {}
     for run in runs:
@@ -76,6 +72,29 @@ def print_results(
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
     _print_averages(runs, protocol)
     _print_ties(shown)
+
+
+def _fitting(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """All rows; where these are too wide for the terminal, those of each benchmark; and where it
+    would leave no room for names, those of some of its metrics."""
+    benchmarks = list(dict.fromkeys(row.benchmark for row in rows))
+    metrics = in_order(row.metric for row in rows)
+    if len(benchmarks) > 1 and _width(rows) > output.width:
+        for name in benchmarks:
+            yield from _fitting([row for row in rows if row.benchmark == name])
+    elif len(metrics) > 1 and _width(rows, _ROOM) > output.width:
+        half = metrics[: (len(metrics) + 1) // 2]
+        yield from _fitting([row for row in rows if row.metric in half])
+        yield from _fitting([row for row in rows if row.metric not in half])
+    else:
+        yield rows
+
+
+def _width(rows: Sequence[Row], names: int | None = None) -> int:
+    """Of a table of rows, if names have so many characters at most."""
+    short = [replace(row, benchmark=row.benchmark[:names], model=row.model[:names]) for row in rows]
+    table = results_table(short, groups=True)
+    return Measurement.get(output, output.options.update(max_width=1000), table).maximum
 
 
 def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
