@@ -11,12 +11,15 @@ from pathlib import Path
 import hf_models
 import numpy as np
 import pytest
+import text_models
 import vqa_models
+from cli_support import counterpoint, own_place, write_cases
 from errors import raises
 from models_for_tests import is_sentence
 from open_clip_models import CLIP, CONFIG, TEXT, save_model
+from tokenizers import Tokenizer
 
-import counterpoint
+from counterpoint import __file__ as package
 from counterpoint.models import bounded
 from counterpoint.models.detector.adapter import (
     WEIGHTS,
@@ -25,13 +28,15 @@ from counterpoint.models.detector.adapter import (
     SavedDetector,
     save,
 )
-from counterpoint.models.hub import pretrained
+from counterpoint.models.hub import guarded, pretrained
 from counterpoint.models.registry import LoadOptions, load_model
+
+__all__ = ["counterpoint", "own_place"]  # fixtures
 
 pytest.importorskip("transformers")
 
 CPU = LoadOptions("cpu")
-SOURCE = Path(counterpoint.__file__).parent
+SOURCE = Path(package).parent
 TEMPLATES = {
     "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     "power": "{{ 9 ** (9 ** 9) }}",
@@ -70,7 +75,7 @@ def change(path: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def panics(folder: Path) -> None:
+def counts_too_far(folder: Path) -> None:
     """An id that no vector of the vocabulary's size has room for."""
     path = folder / "tokenizer.json"
     model = json.loads(path.read_text())["model"]
@@ -88,23 +93,40 @@ def nests(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("[" * 2_000_000)
 
 
-@pytest.mark.parametrize("harm", [panics, backtracks, nests], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize(
+    "harm", [counts_too_far, backtracks, nests], ids=lambda harm: harm.__name__
+)
 def test_a_tokenizer_that_harms_its_reader(tmp_path: Path, harm) -> None:
     folder = hf_models.save(tmp_path / "model", hf_models.clip)
     harm(folder)
     with raises("E-MODEL-BROKEN") as refused:
         load_model(f"hf:{folder}", CPU)
-    assert is_sentence(refused.value) and "tokenizer" in str(refused.value)
+    told = "does not run" if harm is counts_too_far else "its tokenizer cannot be used"
+    assert is_sentence(refused.value) and told in str(refused.value)
 
 
-def test_a_panic_of_compiled_code_is_a_sentence(tmp_path: Path, monkeypatch) -> None:
-    """Where the process does not meet it: `PanicException` is no Exception."""
-    folder = hf_models.save(tmp_path / "model", hf_models.clip)
-    panics(folder)
-    monkeypatch.setattr("counterpoint.models.hub.why_unreadable", lambda _: "")
-    with raises("E-MODEL-BROKEN") as refused:
-        load_model(f"hf:{folder}", CPU)
+def test_a_panic_of_compiled_code_is_a_sentence(tmp_path: Path, counterpoint, monkeypatch) -> None:
+    """`PanicException` is no Exception. Some words alone may bring it about, long after loading."""
+    folder = tmp_path / "model"
+    text_models.save_lm(folder)
+    backtracks(folder)
+    words = "a" * 300
+
+    def encode() -> None:
+        Tokenizer.from_file(str(folder / "tokenizer.json")).encode(words)
+
+    with pytest.raises(BaseException, match="retry-limit") as panic:
+        encode()
+    assert not isinstance(panic.value, Exception)
+    with raises("E-MODEL-BROKEN") as refused, guarded("hf:x", None, CPU):
+        encode()
     assert is_sentence(refused.value)
+
+    monkeypatch.setattr("counterpoint.models.hub.why_unreadable", lambda _: "")
+    cases = Path(write_cases("mine", count=1))
+    change(cases, captions=[words, words + "a", words + "b"])
+    done = counterpoint("eval", "-m", f"blind:lm:{folder}", "-b", "mine.jsonl", "--out", "run")
+    assert done.code == 1 and "E-LIBRARY-PANIC" in done.err and not Path("run").exists()
 
 
 def test_merges_that_grow(tmp_path: Path, monkeypatch) -> None:

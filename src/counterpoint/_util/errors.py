@@ -188,14 +188,26 @@ def explain(error: BaseException) -> CounterpointError | None:
         return CounterpointError(
             f"E-SYSTEM-{cause(machine)}", f"{place}{reason(machine)}.", path=machine.filename
         )
+    said = " ".join(str(error).split())[:300].rstrip(".")
+    if is_panic(error):
+        return CounterpointError(
+            "E-LIBRARY-PANIC",
+            f"compiled code of a library gave up ({said}); what it was reading, of a model or of "
+            "data, is damaged: use another one.",
+        )
     if (library := _library(error)) in _READERS:
-        said = " ".join(str(error).split())[:300].rstrip(".")
         return CounterpointError(
             "E-FILE-BROKEN",
             f"a file cannot be read or written: {library}: {said}.",
             library=library,
         )
     return None
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether code compiled from Rust gave up. Each library has a class of its own for it, of this
+    name, and none is an Exception."""
+    return type(error).__name__ == "PanicException"
 
 
 def _library(error: BaseException) -> str:

@@ -184,9 +184,9 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             verb(*args, **kwargs)
-        except (BrokenPipeError, typer.Exit):
+        except (BrokenPipeError, typer.Exit, SystemExit):
             raise
-        except (KeyboardInterrupt, Exception) as error:
+        except BaseException as error:  # a panic of compiled code is no Exception
             if status := stop_status(error):
                 told = "what was computed is kept, the same command goes on from there"
                 errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")

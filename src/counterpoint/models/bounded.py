@@ -124,6 +124,7 @@ def _limit() -> None:
 def main(task: str) -> None:
     _limit()
     request = json.load(sys.stdin)
+    answer, sys.stdout = sys.stdout, sys.stderr  # where libraries may print
     found, why = None, ""
     try:
         if task == "render":
@@ -133,7 +134,7 @@ def main(task: str) -> None:
     except BaseException as error:  # compiled code that panics raises no Exception
         said = " ".join(str(error).split())[:200]
         why = f"cannot be used: {type(error).__name__}: {said}"
-    json.dump({"found": found, "why": why}, sys.stdout)
+    json.dump({"found": found, "why": why}, answer)
 
 
 if __name__ == "__main__":

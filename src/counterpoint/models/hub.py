@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from huggingface_hub import constants
 
-from counterpoint._util.errors import ModelError, NotFoundError, reason
+from counterpoint._util.errors import ModelError, NotFoundError, is_panic, reason
 from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.bounded import why_unreadable
@@ -38,7 +38,6 @@ _LIBRARIES: Final = {
 _KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
 _CONFIGS: Final = ("*config*.json", "model_index.json")
 _PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
-_PANIC: Final = "PanicException"  # of compiled Rust
 _LARGEST: Final = 32 * 2**20  # bytes of a config
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
@@ -107,7 +106,7 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
             raise _refusal(id, loading.refused) from None
         raise
     except BaseException as error:
-        if type(error).__name__ == _PANIC:  # which is no Exception
+        if is_panic(error):
             raise _broken(id, f"compiled code cannot read it ({shortened(error)})") from None
         raise
     finally:
