@@ -2,9 +2,10 @@
 
     python bench/hostile_folders.py --folders 264 --seed 1
 
-Each is loaded in a process of its own, by the family of models that it is made for. Prints a table
-by harm, and ends with status 1 if code of a folder ran, a question was asked, or a folder ended in
-anything but a model or one sentence, after more than 60 seconds or in more than 8 GiB of memory.
+Each is loaded in a process of its own, by the family of models that it is made for, and a model
+scores a case. Prints a table by harm, and ends with status 1 if code of a folder ran, a question
+was asked, or a folder ended in anything but scores or one sentence, after more than 60 seconds or
+in more than 8 GiB of memory.
 """
 
 from __future__ import annotations
@@ -41,9 +42,12 @@ import vqa_models
 from diffusion_models import save_models as save_pipelines
 from fuzz_support import json_mutations
 from hostile import End, in_child
+from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from counterpoint import evaluate
+from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.generation.images import diffusion
 from counterpoint.models.detector.adapter import (
     DetectorHeads,
@@ -55,7 +59,6 @@ from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import decoders
 
 SECONDS, MEMORY = 60.0, 8 * 2**30
-CPU: Final = LoadOptions("cpu")
 Random = random.Random
 
 
@@ -69,8 +72,9 @@ def a_decoder(folder: Path) -> None:
 
 
 def a_detector(folder: Path) -> None:
-    head = LinearHead(np.zeros(64, dtype=np.float32), np.zeros(1, dtype=np.float32))
-    save_detector(folder, SavedDetector(DetectorHeads(head, head), "world:base", "any", {}))
+    print_of = load_model("world:base", LoadOptions("cpu", unit=False)).fingerprint
+    head = LinearHead(np.zeros(128, dtype=np.float32), np.zeros(1, dtype=np.float32))
+    save_detector(folder, SavedDetector(DetectorHeads(head, head), "world:base", print_of, {}))
 
 
 def some_vectors(folder: Path) -> None:
@@ -88,7 +92,18 @@ def a_pipeline(folder: Path) -> None:
 
 
 def by_id(form: str) -> Callable[[Path], object]:
-    return lambda folder: load_model(form.format(folder), CPU)
+    """Evaluates the model of a folder on one case, beside the folder."""
+
+    def use(folder: Path) -> object:
+        place = folder.parent
+        Image.new("RGB", (32, 32), "red").save(place / "0.jpg")
+        case = caption_case("1", ImageRef("0.jpg"), ("a", "b"), ("c",))
+        cases = Cases.build([case], root=place, source="one case")
+        out, store = place / f"{folder.name}-run", place / "store"
+        id = form.format(folder)
+        return evaluate(id, cases, out=out, store=store, device="cpu", progress=None)
+
+    return use
 
 
 FAMILIES: Final[dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]]] = {
@@ -114,7 +129,10 @@ FAMILIES: Final[dict[str, tuple[Callable[[Path], object], Callable[[Path], objec
 def good(family: str, place: Path) -> Path:
     folder = place / "good" / family
     folder.parent.mkdir(exist_ok=True)
-    FAMILIES[family][0](folder)
+    # In children, too: the threads of Polars, once started, are missing in every later child.
+    for act in FAMILIES[family]:  # what is not harmed can be used
+        end = in_child(functools.partial(act, folder), 10 * SECONDS, MEMORY)
+        assert end.kind == "result", (family, end)
     return folder
 
 
@@ -501,8 +519,8 @@ def attack(family: str, harm: Harm, place: Path, rng: Random) -> tuple[list[str]
         end = in_child(lambda: load(family, folder, asked, modules), SECONDS, MEMORY)
         bad = [end.kind] if end.kind not in ("result", "sentence") else []
         bad += ["code ran"] * marker.exists() + ["asked"] * asked.exists()
-    if bad:
-        print(f"{family}, {harm.__name__}: {', '.join(bad)}: {end.said!r}", file=sys.stderr)
+    told = ", ".join(bad) or end.kind
+    print(f"{family}, {harm.__name__}: {told}: {end.said!r}", file=sys.stderr)
     return bad, end
 
 
@@ -529,7 +547,7 @@ def main() -> None:
             ends[harm.__name__].update({end.kind, *bad, *(["bad"] if bad else [])})
             was = most[harm.__name__]
             most[harm.__name__] = max(was[0], end.seconds), max(was[1], end.memory / 2**30)
-    columns = ("loaded", "refused", "code ran", "asked", "traceback", "hang", "memory", "died")
+    columns = ("scored", "refused", "code ran", "asked", "traceback", "hang", "memory", "died")
     kinds = ("result", "sentence", *columns[2:])
     table = Table("harm", *columns, "seconds", "GiB")
     for harm_name, counts in sorted(ends.items()):

@@ -178,6 +178,14 @@ def test_a_pipe_in_the_place_of_a_detectors_weights(tmp_path: Path) -> None:
     assert is_sentence(refused.value)
 
 
+def test_heads_of_another_width_than_the_encoder(counterpoint) -> None:
+    encoder = load_model("world:base", LoadOptions("cpu", unit=False)).fingerprint
+    head = LinearHead(np.zeros(4, dtype=np.float32), np.zeros(1, dtype=np.float32))
+    save(Path("model"), SavedDetector(DetectorHeads(head, head), "world:base", encoder, {}))
+    done = counterpoint("eval", "-m", "detector:model", "-b", write_cases("mine"), "--out", "run")
+    assert done.code == 1 and "4 numbers" in done.err and "E-MODEL-DAMAGED" in done.err
+
+
 def test_an_error_that_says_nothing_is_a_sentence(tmp_path: Path) -> None:
     """open_clip asserts that a width fits its heads, and says no word of it."""
     folder = save_model(tmp_path / "model", {**CLIP, "text_cfg": {**TEXT, "heads": 2}})

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from counterpoint._util.errors import CounterpointError
+from counterpoint._util.errors import CounterpointError, explain
+from counterpoint._util.untrusted import without_controls
 
 _LONGEST: Final = 1000  # characters of a message
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -59,12 +60,14 @@ def _act(act: Callable[[], object], there: Any) -> None:
     try:
         act()
         there.send(("result", ""))
-    except CounterpointError as error:
-        said = str(error)
-        sentence = len(said) < _LONGEST and said.endswith(".") and not _CONTROL.search(said)
-        there.send(("sentence" if sentence else "traceback", said))
     except BaseException as error:  # a panic of compiled code is no Exception
-        there.send(("traceback", f"{type(error).__name__}: {str(error)[:300]}"))
+        known = error if isinstance(error, CounterpointError) else explain(error)
+        if known is None:
+            there.send(("traceback", f"{type(error).__name__}: {str(error)[:300]}"))
+        else:
+            said = without_controls(str(known))  # as the terminal shows it
+            sentence = len(said) < _LONGEST and said.endswith(".") and not _CONTROL.search(said)
+            there.send(("sentence" if sentence else "traceback", said))
     os._exit(0)
 
 

@@ -78,6 +78,12 @@ class LinearHead(NamedTuple):
 
     def probabilities(self, vectors: np.ndarray) -> np.ndarray:
         """That each is synthetic (n,), in float64: in float32 those of a sure head would tie."""
+        if vectors.shape[1] != len(self.weight):
+            raise ModelError(
+                "E-MODEL-DAMAGED",
+                f"a detector's heads read vectors of {len(self.weight)} numbers, and its encoder "
+                f"gives {vectors.shape[1]}; train it again.",
+            )
         found = np.einsum("nd,d->n", vectors.astype(np.float64), self.weight.astype(np.float64))
         return np.asarray(expit(found + self.bias))
 
