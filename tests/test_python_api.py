@@ -205,7 +205,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr("counterpoint._util.registry.importlib.import_module", absent)
-    with raises("E-EXTRA-MISSING", extra="models"):
+    with raises("E-EXTRA-MISSING", "models"):
         cp.load_model("hf:x")
 
 

@@ -255,7 +255,7 @@ def generate(
     kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
     if kind not in kinds:
         said = did_you_mean("kind of text", str(kind), kinds)
-        raise NotFoundError("E-OPTION-INVALID", said, option="kind")
+        raise NotFoundError("E-OPTION-INVALID", said)
     made = kinds[kind]
     names = chosen_methods([methods] if isinstance(methods, str) else list(methods), made)
     if names.graphs:
@@ -347,7 +347,7 @@ def export(
     }
     if form not in writers:
         raise CounterpointError(
-            "E-OPTION-INVALID", f"form is benchmark, training or hf, not {form!r}.", option="form"
+            "E-OPTION-INVALID", f"form is benchmark, training or hf, not {form!r}."
         )
     files = [pairs] if isinstance(pairs, str | Path) else pairs
     left_out: Counter[str] = Counter()
@@ -482,9 +482,7 @@ def _settings(made: type[Any], /, **values: Any) -> Any:
     known = [field.name for field in fields(made)]
     for name in values:
         if name not in known:
-            raise NotFoundError(
-                "E-OPTION-UNKNOWN", did_you_mean("option", name, known), option=name
-            )
+            raise NotFoundError("E-OPTION-UNKNOWN", did_you_mean("option", name, known))
     return made(**values)
 
 

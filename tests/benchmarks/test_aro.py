@@ -86,13 +86,13 @@ def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", FILES)
 def test_a_box_must_be_numbers(id: str, value: object, tmp_path: Path) -> None:
     write_items(tmp_path, id, item(), item(bbox_h=value))
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 2", field="bbox_h"):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", "bbox_h"):
         load(id, tmp_path)
 
 
 def test_an_empty_box_is_named(tmp_path: Path) -> None:
     write_items(tmp_path, RELATION, item(), item(bbox_h=0))
-    with raises("E-CROP-EMPTY", row=2):
+    with raises("E-CROP-EMPTY", 2):
         load(RELATION, tmp_path)
 
 
@@ -109,7 +109,7 @@ MALFORMED = {
 def test_a_malformed_row_is_named(key: str, tmp_path: Path) -> None:
     id, value = MALFORMED[key]
     write_items(tmp_path, id, item(), item(**{key: value}))
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/aro/{FILES[id]}: row 2", field=key):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", key):
         load(id, tmp_path)
 
 
@@ -118,15 +118,15 @@ def test_attributes_are_a_list_of_two(pair: object, tmp_path: Path) -> None:
     write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
     with raises(
         "E-ROW-MALFORMED",
-        where=f"{tmp_path}/aro/visual_genome_attribution.json: row 1",
-        field="attributes",
+        f"{tmp_path}/aro/visual_genome_attribution.json: row 1",
+        "attributes",
     ):
         load(ATTRIBUTION, tmp_path)
 
 
 @pytest.mark.parametrize("id", FILES)
 def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", benchmark=id, path=tmp_path / "aro" / FILES[id]):
+    with raises("E-FILE-MISSING", id, tmp_path / "aro" / FILES[id]):
         load(id, tmp_path)
 
 

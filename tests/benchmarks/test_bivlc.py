@@ -96,7 +96,7 @@ def test_a_name_is_no_pattern(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
     rows = [{key: value for key, value in row(0).items() if key != column}]
     write_parquet(tmp_path / "bivlc/t.parquet", rows)
-    with raises("E-COLUMN-MISSING", path=tmp_path / "bivlc/t.parquet", column=column):
+    with raises("E-COLUMN-MISSING", tmp_path / "bivlc/t.parquet", column):
         load("bivlc", tmp_path)
 
 
@@ -104,29 +104,29 @@ def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["000000000001.jpg", {"path": "x.jpg"}])
 def test_a_column_that_holds_no_images_is_named(column: str, value: Any, tmp_path: Path) -> None:
     write_parquet(tmp_path / "bivlc/t.parquet", [row(0, **{column: value})])
-    with raises("E-COLUMN-INVALID", path=tmp_path / "bivlc/t.parquet", column=column):
+    with raises("E-COLUMN-INVALID", tmp_path / "bivlc/t.parquet", column):
         load("bivlc", tmp_path)
 
 
 @pytest.mark.parametrize("column", ["caption", "negative_caption", "type", "subtype"])
 def test_an_empty_field_is_named(column: str, tmp_path: Path) -> None:
     write_parquet(tmp_path / "bivlc/t.parquet", [row(0), row(1, **{column: ""})])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/bivlc/t.parquet: row 2", field=column):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/bivlc/t.parquet: row 2", column):
         load("bivlc", tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no Parquet", b"PAR1 and no more PAR1"])
 def test_a_file_that_is_no_parquet_is_named(content: bytes, tmp_path: Path) -> None:
     write(tmp_path / "bivlc/t.parquet", content)
-    with raises("E-FILE-MALFORMED", path=tmp_path / "bivlc/t.parquet"):
+    with raises("E-FILE-MALFORMED", tmp_path / "bivlc/t.parquet"):
         load("bivlc", tmp_path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", path=tmp_path / "bivlc/**/*.parquet", benchmark="bivlc"):
+    with raises("E-FILE-MISSING", tmp_path / "bivlc/**/*.parquet", "bivlc"):
         load("bivlc", tmp_path)
     write_parquet(tmp_path / "bivlc/._t.parquet", [row(0)])
-    with raises("E-FILE-MISSING", path=tmp_path / "bivlc/**/*.parquet", benchmark="bivlc"):
+    with raises("E-FILE-MISSING", tmp_path / "bivlc/**/*.parquet", "bivlc"):
         load("bivlc", tmp_path)
 
 

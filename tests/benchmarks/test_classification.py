@@ -121,9 +121,7 @@ def test_as_many_names_as_classes(names: str, tmp_path: Path) -> None:
     folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
     write(folder / "classes.txt", names)
     count = len(names.split())
-    with raises(
-        "E-CLASSES-MISMATCH", path=tmp_path / "classification/pets", classes=2, names=count
-    ):
+    with raises("E-CLASSES-MISMATCH", tmp_path / "classification/pets", 2, count):
         load(PETS, tmp_path)
 
 
@@ -132,8 +130,8 @@ def test_a_template_needs_a_place_for_the_name(tmp_path: Path) -> None:
     write(folder / "templates.txt", "a {}.\na photo.\n")
     with raises(
         "E-TEMPLATE-INVALID",
-        path=tmp_path / "classification/pets/templates.txt",
-        template="a photo.",
+        tmp_path / "classification/pets/templates.txt",
+        "a photo.",
     ):
         load(PETS, tmp_path)
 
@@ -141,7 +139,7 @@ def test_a_template_needs_a_place_for_the_name(tmp_path: Path) -> None:
 def test_class_names_that_are_no_utf8_are_named(tmp_path: Path) -> None:
     folder = write_folders(tmp_path, "n01/1.jpg", "n02/2.jpg")
     write(folder / "classes.txt", b"ch\xeatre\nmole\n")
-    with raises("E-TEXT-ENCODING", path=tmp_path / "classification/pets/classes.txt"):
+    with raises("E-TEXT-ENCODING", tmp_path / "classification/pets/classes.txt"):
         load(PETS, tmp_path)
 
 
@@ -181,9 +179,7 @@ def test_imagenet_has_a_thousand_names_and_eighty_prompts(tmp_path: Path) -> Non
 
 def test_imagenet_with_a_folder_too_few_is_refused(tmp_path: Path) -> None:
     write_folders(tmp_path, "n01/1.JPEG", name="imagenet")
-    with raises(
-        "E-CLASSES-MISMATCH", path=tmp_path / "classification/imagenet", classes=1, names=1000
-    ):
+    with raises("E-CLASSES-MISMATCH", tmp_path / "classification/imagenet", 1, 1000):
         load("classification/imagenet", tmp_path)
 
 
@@ -225,7 +221,7 @@ def test_tables_without_names_have_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("columns", [("picture", "label"), ("image", "target")])
 def test_a_table_needs_its_columns(columns: tuple[str, str], tmp_path: Path) -> None:
     write_hub(tmp_path / "classification/pets/test.parquet", [0, 1], columns=columns)
-    with raises("E-COLUMN-MISSING", path=tmp_path / "classification/pets/test.parquet"):
+    with raises("E-COLUMN-MISSING", tmp_path / "classification/pets/test.parquet"):
         load(PETS, tmp_path)
 
 
@@ -251,7 +247,7 @@ def test_metadata_that_is_nested_too_deeply(tmp_path: Path) -> None:
 def test_a_label_beyond_the_names_is_refused(labels: list[int], tmp_path: Path) -> None:
     """-1 is how the hub writes that it is not told."""
     write_hub(tmp_path / "classification/pets/test.parquet", labels, ["owl", "mole"])
-    with raises("E-CLASSES-MISMATCH", path=tmp_path / "classification/pets/test.parquet", names=2):
+    with raises("E-CLASSES-MISMATCH", tmp_path / "classification/pets/test.parquet", 2):
         load(PETS, tmp_path)
 
 
@@ -278,27 +274,25 @@ def test_a_malformed_table_is_named(what: str, code: str, tmp_path: Path) -> Non
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     write_folders(tmp_path, "owl/notes.txt", "mole/notes.txt")
-    with raises("E-IMAGE-MISSING", path=tmp_path / "classification/pets"):
+    with raises("E-IMAGE-MISSING", tmp_path / "classification/pets"):
         load(PETS, tmp_path)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with raises(
-        "E-FILE-MISSING", path=tmp_path / "classification/pets", benchmark="classification/pets"
-    ):
+    with raises("E-FILE-MISSING", tmp_path / "classification/pets", "classification/pets"):
         load(PETS, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../pets", "/etc", "pets/..", "a/../pets"])
 def test_an_id_names_a_folder_and_no_path(name: str, tmp_path: Path) -> None:
     write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg")
-    with raises("E-BENCHMARK-UNKNOWN", name=f"classification/{name}"):
+    with raises("E-BENCHMARK-UNKNOWN", f"classification/{name}"):
         load_benchmark(f"classification/{name}", tmp_path)
 
 
 def test_options_are_refused(tmp_path: Path) -> None:
     write_folders(tmp_path, "owl/1.jpg", "mole/2.jpg")
-    with raises("E-OPTION-UNKNOWN", benchmark="classification/pets", option="seed"):
+    with raises("E-OPTION-UNKNOWN", "classification/pets", "seed"):
         load(f"{PETS}:seed=1", tmp_path)
 
 

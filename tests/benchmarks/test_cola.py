@@ -78,16 +78,14 @@ MALFORMED = {
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     write_json(tmp_path / "cola" / FILE, [ROWS[0], MALFORMED[what]])
     with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/cola/COLA_multiobjects_matching_benchmark.json: row 2"
+        "E-ROW-MALFORMED", f"{tmp_path}/cola/COLA_multiobjects_matching_benchmark.json: row 2"
     ):
         load("cola", tmp_path)
 
 
 def test_a_file_of_another_form_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "cola" / FILE, {"rows": ROWS})
-    with raises(
-        "E-FILE-MALFORMED", path=tmp_path / "cola/COLA_multiobjects_matching_benchmark.json"
-    ):
+    with raises("E-FILE-MALFORMED", tmp_path / "cola/COLA_multiobjects_matching_benchmark.json"):
         load("cola", tmp_path)
 
 
@@ -95,8 +93,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "cola/single.json", SINGLE)
     with raises(
         "E-FILE-MISSING",
-        path=tmp_path / "cola/COLA_multiobjects_matching_benchmark.json",
-        benchmark="cola",
+        tmp_path / "cola/COLA_multiobjects_matching_benchmark.json",
+        "cola",
     ):
         load("cola", tmp_path)
 

@@ -152,14 +152,14 @@ MALFORMED = {
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     changes = MALFORMED[what]
     write_table(prod(tmp_path), [region(), region(**changes)])
-    with raises("E-ROW-MALFORMED", where=f"{prod(tmp_path)}: row 2", field=next(iter(changes))):
+    with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2", next(iter(changes))):
         load("crepe/productivity", tmp_path)
 
 
 def test_a_row_of_too_few_fields_is_named(tmp_path: Path) -> None:
     path = write_table(prod(tmp_path), [region()])
     write(path, path.read_bytes() + b"1,2,three")
-    with raises("E-ROW-MALFORMED", where=f"{prod(tmp_path)}: row 2"):
+    with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2"):
         load("crepe/productivity", tmp_path)
 
 
@@ -167,16 +167,14 @@ def test_a_row_of_too_few_fields_is_named(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
     row = {key: value for key, value in region().items() if key != column}
     write_table(prod(tmp_path), [row])
-    code, key = ("E-ROW-MALFORMED", "field")
-    if column == "hard_negs":
-        code, key = ("E-COLUMN-MISSING", "column")
-    with raises(code, where=f"{prod(tmp_path)}: row 1", **{key: column}):
+    code = "E-COLUMN-MISSING" if column == "hard_negs" else "E-ROW-MALFORMED"
+    with raises(code, f"{prod(tmp_path)}: row 1", column):
         load("crepe/productivity", tmp_path)
 
 
 @pytest.mark.parametrize("half", ["productivity", "systematicity"])
 def test_missing_files_are_named(half: str, tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", benchmark=f"crepe/{half}"):
+    with raises("E-FILE-MISSING", f"crepe/{half}"):
         load(f"crepe/{half}", tmp_path)
 
 

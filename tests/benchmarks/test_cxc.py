@@ -83,13 +83,13 @@ def test_a_malformed_row_is_named(
 ) -> None:
     write_pairs(tmp_path, graded(75, 7, 1), graded(70, 7, 1) | change)
     where = f"{tmp_path}/cxc/sits_test.csv: row 2"
-    with raises("E-ROW-MALFORMED", where=where, **({"field": field} if field else {})):
+    with raises("E-ROW-MALFORMED", where, field or ""):
         load(TEXT, tmp_path)
 
 
 def test_missing_columns_and_files_are_named(tmp_path: Path) -> None:
     write_table(tmp_path / "cxc/sis_test.csv", [{"image1": name(7), "agg_score": 1}])
-    with raises("E-ROW-MALFORMED", field="image2"):
+    with raises("E-ROW-MALFORMED", "image2"):
         load(IMAGES, tmp_path)
     with raises("E-FILE-MISSING"):
         load(TEXT, tmp_path)
@@ -169,7 +169,7 @@ def test_photographs_graded_near_five_are_renderings_of_one_scene(tmp_path: Path
 @pytest.mark.parametrize("grade", ["2.9", "5.1", "nan", "high", ""])
 def test_a_grade_that_is_none_is_refused(tmp_path: Path, grade: str) -> None:
     write_renderings(tmp_path, (7, 8, 4.6), (7, 9, 2.9))
-    with raises("E-OPTION-INVALID", option="grade"):
+    with raises("E-OPTION-INVALID", "grade"):
         load(f"cxc/renderings:grade={grade}", tmp_path)
 
 

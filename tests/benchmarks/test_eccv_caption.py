@@ -79,14 +79,14 @@ def test_another_layout_is_refused(name: str, tmp_path: Path) -> None:
     with raises("E-FILE-MALFORMED" if name == "eccv_image_to_caption.json" else "E-ROW-MALFORMED"):
         load("eccv-caption", tmp_path)
     path.unlink()
-    with raises("E-FILE-MISSING", path=path):
+    with raises("E-FILE-MISSING", path):
         load("eccv-caption", tmp_path)
 
 
 def test_an_image_without_ids_is_named(tmp_path: Path) -> None:
     write_split(tmp_path)
     write_json(tmp_path / "eccv_caption/original_image_to_caption.json", {"1": [10, 15]})
-    with raises("E-FILE-MALFORMED", image=2):
+    with raises("E-FILE-MALFORMED", 2):
         load("eccv-caption", tmp_path)
 
 

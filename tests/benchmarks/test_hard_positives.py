@@ -92,7 +92,7 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
     write_json(tmp_path / f"hard_positives/swapped_data/vl_checklist_{kind}.json", rows)
     name = f"vl_checklist_{kind}.json"
     paths = [tmp_path / f"hard_positives/{half}" / name for half in ("data", "swapped_data")]
-    with raises("E-FILES-MISMATCH", paths=paths):
+    with raises("E-FILES-MISMATCH", paths):
         load(REPLACE, tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
 def test_rows_that_do_not_belong_together_are_named(key: str, value: str, tmp_path: Path) -> None:
     other = [MOLE[0], MOLE[1] | {key: value}]
     write_replace(tmp_path, [MOLE, other], [NEWT])
-    with raises("E-FILES-MISMATCH", row=2, field=key):
+    with raises("E-FILES-MISMATCH", 2, key):
         load(REPLACE, tmp_path)
 
 
@@ -112,8 +112,8 @@ def test_a_malformed_row_is_named(key: str, value: object, tmp_path: Path) -> No
     write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
     with raises(
         "E-ROW-MALFORMED",
-        where=f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 2",
-        field=key,
+        f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 2",
+        key,
     ):
         load(REPLACE, tmp_path)
 
@@ -140,16 +140,16 @@ def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Pa
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with raises(
         "E-FILE-MISSING",
-        path=tmp_path / "hard_positives/data/vl_checklist_relations.json",
-        benchmark="hard-positives/replace",
+        tmp_path / "hard_positives/data/vl_checklist_relations.json",
+        "hard-positives/replace",
     ):
         load(REPLACE, tmp_path)
     write_replace(tmp_path, [MOLE], [NEWT])
     (tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json").unlink()
     with raises(
         "E-FILE-MISSING",
-        path=tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json",
-        benchmark="hard-positives/replace",
+        tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json",
+        "hard-positives/replace",
     ):
         load(REPLACE, tmp_path)
 
@@ -342,7 +342,7 @@ def test_published_files_come_before_rebuilding(tmp_path: Path) -> None:
 def test_published_halves_must_belong_together(tmp_path: Path) -> None:
     write_swap(tmp_path, [swap_row(5)])
     write_json(tmp_path / "hard_positives/swapped_data" / FILE, [published(swap_row(7))[1]])
-    with raises("E-FILES-MISMATCH", row=1, field="image_path"):
+    with raises("E-FILES-MISMATCH", 1, "image_path"):
         load(SWAP, tmp_path)
 
 
@@ -352,13 +352,13 @@ def test_a_box_must_be_numbers(which: str, side: str, tmp_path: Path) -> None:
     bad = [swap_row(5), swap_row(7, **{f"bbox_{side}": "wide"})]
     write_swap(tmp_path, bad) if which != "aro" else write_json(tmp_path / "aro" / FILE, bad)
     where = f"{tmp_path / which / FILE}: row 2"
-    with raises("E-ROW-MALFORMED", where=where, field=f"bbox_{side}"):
+    with raises("E-ROW-MALFORMED", where, f"bbox_{side}"):
         load(SWAP, tmp_path)
 
 
 def test_an_empty_box_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "aro" / FILE, [swap_row(bbox_w=0)])
-    with raises("E-CROP-EMPTY", row=1):
+    with raises("E-CROP-EMPTY", 1):
         load(SWAP, tmp_path)
 
 
@@ -377,9 +377,7 @@ def test_captions_of_another_form_are_refused(caption: str, tmp_path: Path) -> N
     with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
         reverse_conjuncts(caption)
     write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
-    with raises(
-        "E-ROW-MALFORMED", where="aro/visual_genome_attribution.json: row 2", field="true_caption"
-    ):
+    with raises("E-ROW-MALFORMED", "aro/visual_genome_attribution.json: row 2", "true_caption"):
         load(SWAP, tmp_path)
 
 

@@ -100,10 +100,10 @@ def test_the_type_has_had_two_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("id", ["naturalbench", "naturalbench/answers"])
 def test_other_types_are_refused(id: str, tmp_path: Path) -> None:
     write_rows(tmp_path, row_of(0, Question_Type=None))
-    with raises("E-ROW-MALFORMED", field="Question_Type"):
+    with raises("E-ROW-MALFORMED", "Question_Type"):
         load(id, tmp_path)
     write_rows(tmp_path, row_of(0, Question_Type="open"))
-    with raises("E-LAYOUT-UNEXPECTED", found="'open'"):
+    with raises("E-LAYOUT-UNEXPECTED", "'open'"):
         load(id, tmp_path)
 
 
@@ -117,5 +117,5 @@ def test_positives_have_no_meaning_for_answers(tmp_path: Path) -> None:
     LAYOUTS["naturalbench/answers"](tmp_path)
     added = '{"case_id": "2", "text": "Yes, mole 2 digs."}\n'
     write(tmp_path / "positives/naturalbench-answers.jsonl", added)
-    with raises("E-POSITIVES-QUESTIONS", case="2"):
+    with raises("E-POSITIVES-QUESTIONS", "2"):
         load("naturalbench/answers+hp", tmp_path)

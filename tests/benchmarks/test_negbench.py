@@ -60,7 +60,7 @@ def test_the_right_caption_comes_first(tmp_path: Path) -> None:
 )
 def test_a_malformed_row_is_named(change: dict[str, str], field: str, tmp_path: Path) -> None:
     write_questions(tmp_path, QUESTION | change)
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/negbench/{COCO}: row 2", field=field):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/negbench/{COCO}: row 2", field):
         load("negbench", tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_negated_captions_are_a_gallery(tmp_path: Path) -> None:
 @pytest.mark.parametrize("captions", ["a mole", "['a mole'", "[1]", "{'a': 1}", "[" * 9_000])
 def test_what_is_no_list_of_texts_is_refused(captions: str, tmp_path: Path) -> None:
     write_table(tmp_path / "negbench" / NEGATED, [negated(0, captions)])
-    with raises("E-ROW-MALFORMED", field="captions"):
+    with raises("E-ROW-MALFORMED", "captions"):
         load("negbench/retrieval", tmp_path)
 
 

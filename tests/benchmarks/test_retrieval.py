@@ -97,14 +97,14 @@ def test_wrong_values_of_options_are_explained(
     options: str, option: str, value: str, says: str, tmp_path: Path
 ) -> None:
     write_split(tmp_path, 5)
-    with raises("E-OPTION-INVALID", option=option, value=value) as caught:
+    with raises("E-OPTION-INVALID", option, value) as caught:
         load(f"{COCO}{options}", tmp_path)
     assert says in str(caught.value)
 
 
 def test_an_unknown_option_is_explained(tmp_path: Path) -> None:
     write_split(tmp_path, 5)
-    with raises("E-OPTION-UNKNOWN", benchmark=COCO, option="caption") as caught:
+    with raises("E-OPTION-UNKNOWN", COCO, "caption") as caught:
         load(f"{COCO}:caption=all", tmp_path)
     assert "Did you mean 'captions'?" in str(caught.value)
 
@@ -115,9 +115,7 @@ def test_plain_is_the_default(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises(
-        "E-FILE-MISSING", path=tmp_path / "coco/coco_karpathy_test.json", benchmark="retrieval/coco"
-    ):
+    with raises("E-FILE-MISSING", tmp_path / "coco/coco_karpathy_test.json", "retrieval/coco"):
         load(COCO, tmp_path)
 
 
@@ -242,7 +240,7 @@ def test_every_seed_is_a_gallery_of_its_own(tmp_path: Path) -> None:
 
 def test_several_seeds_need_something_to_draw(tmp_path: Path) -> None:
     write_split(tmp_path, 5, 5)
-    with raises("E-OPTION-INVALID", option="seeds", value=3):
+    with raises("E-OPTION-INVALID", "seeds", 3):
         load(f"{COCO}:seeds=3", tmp_path)
 
 
@@ -276,11 +274,11 @@ def test_a_run_of_aros_captions_is_one_of_its_own_protocol(tmp_path: Path) -> No
     run = evaluate(blind, COCO, protocol="aro-retrieval", out=tmp_path / "a", **options)
     assert len(run.parts[COCO].cases.case(0).captions) == 42
     assert rows(run, PROTOCOLS["aro-retrieval"], resamples=10) == rows(run, resamples=10)
-    with raises("E-PROTOCOL-MISFIT", protocol="retrieval"):
+    with raises("E-PROTOCOL-MISFIT", "retrieval"):
         rows(run, PROTOCOLS["retrieval"])
     usual = evaluate(blind, COCO, out=tmp_path / "b", **options)
     assert len(usual.parts[COCO].cases.case(0).captions) == 30
-    with raises("E-PROTOCOL-MISFIT", protocol="aro-retrieval"):
+    with raises("E-PROTOCOL-MISFIT", "aro-retrieval"):
         rows(usual, PROTOCOLS["aro-retrieval"])
 
 
@@ -297,7 +295,7 @@ def test_a_protocol_of_the_loader_needs_a_benchmark_that_knows_it(tmp_path: Path
     write_split(tmp_path, *[5] * 6)
     loaded = load_benchmark(COCO, tmp_path)  # under its own protocol
     for benchmark in (loaded, "world-swap:size=10"):
-        with raises("E-PROTOCOL-MISFIT", protocol="aro-retrieval"):
+        with raises("E-PROTOCOL-MISFIT", "aro-retrieval"):
             evaluate(
                 ("letters", Letters()),
                 benchmark,

@@ -53,7 +53,7 @@ def test_altered_captions_are_in_the_gallery(tmp_path: Path) -> None:
     assert case.captions[26:31] == tuple(f"a hat {n}" for n in range(5))
     assert [sum(line) for line in case.truth] == [6, 5, 5, 5, 5]
     assert not any(any(line[26:]) for line in case.truth)
-    with raises("E-OPTION-INVALID", option="altered"):
+    with raises("E-OPTION-INVALID", "altered"):
         load("rococo/retrieval:altered=dangerous", tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_altered_captions_are_in_the_gallery(tmp_path: Path) -> None:
 def test_a_malformed_row_is_named(content: object, field: str, tmp_path: Path) -> None:
     write_methods(tmp_path, row())
     write_json(tmp_path / "rococo/danger.json", [row(), content])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/rococo/danger.json: row 2", field=field):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/rococo/danger.json: row 2", field):
         load("rococo", tmp_path)
 
 

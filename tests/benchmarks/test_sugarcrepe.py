@@ -58,7 +58,7 @@ def test_numbers_may_have_gaps_and_any_order(tmp_path: Path) -> None:
 def test_every_subset_must_be_there(subset: str, tmp_path: Path) -> None:
     write_all(tmp_path)
     (tmp_path / f"sugarcrepe/{subset}.json").unlink()
-    with raises("E-FILE-MISSING", path=tmp_path / f"sugarcrepe/{subset}.json"):
+    with raises("E-FILE-MISSING", tmp_path / f"sugarcrepe/{subset}.json"):
         load("sugarcrepe", tmp_path)
 
 
@@ -68,7 +68,7 @@ def test_a_malformed_case_is_named(key: str, value: object, tmp_path: Path) -> N
     write_all(tmp_path)
     rows = {"0": item(), "5": item(**{key: value})}
     write_json(tmp_path / "sugarcrepe/swap_att.json", rows)
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe/swap_att.json: case 5", field=key):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/swap_att.json: case 5", key):
         load("sugarcrepe", tmp_path)
 
 
@@ -77,8 +77,8 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
     write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": {"filename": "1.jpg", "caption": "a"}})
     with raises(
         "E-ROW-MALFORMED",
-        where=f"{tmp_path}/sugarcrepe/add_obj.json: case 0",
-        field="negative_caption",
+        f"{tmp_path}/sugarcrepe/add_obj.json: case 0",
+        "negative_caption",
     ):
         load("sugarcrepe", tmp_path)
 
@@ -106,7 +106,7 @@ def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Pa
 def test_a_row_that_is_no_object_is_named(row: object, tmp_path: Path) -> None:
     write_all(tmp_path)
     write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": item(), "3": row})
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe/add_obj.json: case 3"):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/add_obj.json: case 3"):
         load("sugarcrepe", tmp_path)
 
 

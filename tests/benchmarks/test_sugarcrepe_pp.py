@@ -73,7 +73,7 @@ def test_both_tests_are_the_default(tmp_path: Path) -> None:
 
 def test_an_unknown_test_is_refused(tmp_path: Path) -> None:
     write_all(tmp_path / "sugarcrepe_pp")
-    with raises("E-OPTION-INVALID", benchmark="sugarcrepe-pp", option="tests", value="ot"):
+    with raises("E-OPTION-INVALID", "sugarcrepe-pp", "tests", "ot"):
         load("sugarcrepe-pp:tests=ot", tmp_path)
 
 
@@ -93,9 +93,7 @@ def test_a_field_that_is_no_text_is_named(key: str, value: object, tmp_path: Pat
     write_all(tmp_path / "sugarcrepe_pp")
     rows = [triple(0, "x"), triple(1, "x") | {key: value}]
     write_json(tmp_path / "sugarcrepe_pp/replace_rel.json", rows)
-    with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/sugarcrepe_pp/replace_rel.json: case 1", field=key
-    ):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe_pp/replace_rel.json: case 1", key):
         load("sugarcrepe-pp", tmp_path)
 
 
@@ -122,7 +120,7 @@ def test_a_malformed_file_is_named(what: str, tmp_path: Path) -> None:
 def test_a_missing_file_is_named(subset: str, tmp_path: Path) -> None:
     write_all(tmp_path / "sugarcrepe_pp")
     (tmp_path / f"sugarcrepe_pp/{subset}.json").unlink()
-    with raises("E-FILE-MISSING", path=tmp_path / f"sugarcrepe_pp/{subset}.json"):
+    with raises("E-FILE-MISSING", tmp_path / f"sugarcrepe_pp/{subset}.json"):
         load("sugarcrepe-pp", tmp_path)
 
 

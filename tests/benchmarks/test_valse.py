@@ -136,7 +136,7 @@ def test_a_malformed_item_is_named(what: str, tmp_path: Path) -> None:
     changes = MALFORMED[what]
     write_piece(tmp_path, item(), item(**changes))
     where = f"{tmp_path}/valse/existence.json: case k_1"
-    with raises("E-ROW-MALFORMED", where=where, field=next(iter(changes))):
+    with raises("E-ROW-MALFORMED", where, next(iter(changes))):
         load("valse", tmp_path)
 
 
@@ -145,8 +145,8 @@ def test_votes_that_are_no_number_are_named(votes: object, tmp_path: Path) -> No
     write_piece(tmp_path, item(mturk={"caption": votes}))
     with raises(
         "E-ROW-MALFORMED",
-        where=f"{tmp_path}/valse/existence.json: case k_0, mturk",
-        field="caption",
+        f"{tmp_path}/valse/existence.json: case k_0, mturk",
+        "caption",
     ):
         load("valse", tmp_path)
 
@@ -167,7 +167,7 @@ def test_a_malformed_file_is_named(content: str, code: str, tmp_path: Path) -> N
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", path=tmp_path / "valse/*.json", benchmark="valse"):
+    with raises("E-FILE-MISSING", tmp_path / "valse/*.json", "valse"):
         load("valse", tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     content, field = MALFORMED[what]
     write(tmp_path / "visla/Spatial_VISLA.tsv", content)
     where = f"{tmp_path}/visla/Spatial_VISLA.tsv: row 2"
-    with raises("E-ROW-MALFORMED", where=where, **({"field": field} if field else {})):
+    with raises("E-ROW-MALFORMED", where, field or ""):
         load("visla", tmp_path)
 
 
@@ -146,14 +146,12 @@ def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
     row = {key: value for key, value in GENERIC.items() if key != column}
     write(tmp_path / "visla/Generic_VISLA.tsv", lines(row))
     expected = column.replace("_", " ")
-    with raises(
-        "E-ROW-MALFORMED", where=f"{tmp_path}/visla/Generic_VISLA.tsv: row 1", field=expected
-    ):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/visla/Generic_VISLA.tsv: row 1", expected):
         load("visla", tmp_path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", path=tmp_path / "visla/Generic_VISLA.tsv", benchmark="visla"):
+    with raises("E-FILE-MISSING", tmp_path / "visla/Generic_VISLA.tsv", "visla"):
         load("visla", tmp_path)
 
 

@@ -151,13 +151,13 @@ MALFORMED: dict[str, Any] = {
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     write_file(tmp_path, "Attribute/vg/color", entry(), MALFORMED[what])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 2"):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 2"):
         load(VL, tmp_path)
 
 
 def test_captions_must_be_in_a_list(tmp_path: Path) -> None:
     write_file(tmp_path, "Attribute/vg/color", ["VG_100K/1.jpg", {"POS": "wet", "NEG": "dry"}])
-    with raises("E-ROW-MALFORMED", where=f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 1"):
+    with raises("E-ROW-MALFORMED", f"{tmp_path}/vl_checklist/Attribute/vg/color.json: row 1"):
         load(VL, tmp_path)
 
 
@@ -180,10 +180,10 @@ def test_a_malformed_file_is_named(content: str, code: str, tmp_path: Path) -> N
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", path=tmp_path / "vl_checklist", benchmark="vl-checklist"):
+    with raises("E-FILE-MISSING", tmp_path / "vl_checklist", "vl-checklist"):
         load(VL, tmp_path)
     (tmp_path / "vl_checklist").mkdir()
-    with raises("E-FILE-MISSING", path=tmp_path / "vl_checklist", benchmark="vl-checklist"):
+    with raises("E-FILE-MISSING", tmp_path / "vl_checklist", "vl-checklist"):
         load(VL, tmp_path)
 
 

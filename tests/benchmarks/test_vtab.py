@@ -74,7 +74,7 @@ def test_a_task_is_sound(name: str) -> None:
 
 
 def test_a_wrong_name_is_told_the_nearest() -> None:
-    with raises("E-BENCHMARK-UNKNOWN", name="eurosatt") as caught:
+    with raises("E-BENCHMARK-UNKNOWN", "eurosatt") as caught:
         find_benchmark(f"{VTAB}/eurosatt")
     assert "eurosat" in str(caught.value)
 
@@ -125,13 +125,13 @@ def test_a_table_without_names_has_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("folder", "name"), [("owl", "owl"), ("10", "10")])
 def test_a_class_that_the_task_has_not_is_refused(folder: str, name: str, tmp_path: Path) -> None:
     write_folders(tmp_path, f"{folder}/1.jpg", name="vtab/svhn")
-    with raises("E-CLASS-UNKNOWN", task="svhn", name=name):
+    with raises("E-CLASS-UNKNOWN", "svhn", name):
         load(f"{VTAB}/svhn", tmp_path)
 
 
 def test_a_task_that_is_not_there(tmp_path: Path) -> None:
     for id in (VTAB, f"{VTAB}/dtd"):
-        with raises("E-FILE-MISSING", benchmark=VTAB):
+        with raises("E-FILE-MISSING", VTAB):
             load_benchmark(id, tmp_path)
 
 

@@ -53,7 +53,7 @@ def test_lines_are_read_with_their_defaults(tmp_path: Path) -> None:
 
 def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "c.jsonl", "", json.dumps(LINE), "  ", '{"id": ')
-    with raises("E-JSON-INVALID", where=f"{path}: line 4"):
+    with raises("E-JSON-INVALID", f"{path}: line 4"):
         read_cases(path)
     assert len(read_cases(write_lines(path, "", json.dumps(LINE), " "))) == 1
 
@@ -75,27 +75,27 @@ def test_blank_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_line_that_is_no_case_is_refused(changes: dict, tmp_path: Path) -> None:
-    with raises("E-CASE-MALFORMED", line=2):
+    with raises("E-CASE-MALFORMED", 2):
         read_line(tmp_path, **changes)
 
 
 def test_a_line_of_another_shape_is_refused(tmp_path: Path) -> None:
-    with raises("E-TRUTH-SHAPE", line=2):
+    with raises("E-TRUTH-SHAPE", 2):
         read_line(tmp_path, truth=[[1, 0, 0]])
-    with raises("E-CASE-NO-IMAGE", row=2):
+    with raises("E-CASE-NO-IMAGE", 2):
         read_line(tmp_path, images=[], truth=[])
 
 
 @pytest.mark.parametrize("line", ["[1, 2]", '"text"', "3", "null", "{}"])
 def test_a_line_that_is_no_object_is_refused(line: str, tmp_path: Path) -> None:
-    with raises("E-CASE-MALFORMED", line=1):
+    with raises("E-CASE-MALFORMED", 1):
         read_cases(write_lines(tmp_path / "c.jsonl", line))
 
 
 @pytest.mark.parametrize("key", ["id", "images", "captions", "truth"])
 def test_a_missing_key_is_named(key: str, tmp_path: Path) -> None:
     line = json.dumps({name: value for name, value in LINE.items() if name != key})
-    with raises("E-CASE-MALFORMED", line=1, field=key):
+    with raises("E-CASE-MALFORMED", 1, key):
         read_cases(write_lines(tmp_path / "c.jsonl", line))
 
 
@@ -108,7 +108,7 @@ def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin.jsonl"
     line = json.dumps({**LINE, "captions": ["un café", "no"]}, ensure_ascii=False)
     path.write_bytes(line.encode("latin-1"))
-    with raises("E-TEXT-ENCODING", path=path):
+    with raises("E-TEXT-ENCODING", path):
         read_cases(path)
 
 
@@ -116,9 +116,9 @@ def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
+    with raises("E-FILE-MISSING", tmp_path / "none.parquet"):
         read_cases(tmp_path / "none.parquet")
-    with raises("E-FILE-FORMAT", path=tmp_path / "c.csv"):
+    with raises("E-FILE-FORMAT", tmp_path / "c.csv"):
         read_cases(write_lines(tmp_path / "c.csv", "id"))
     with raises("E-FILE-MISSING"):
         read_cases(tmp_path)
@@ -128,14 +128,14 @@ def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     table(4).frame.drop(name).write_parquet(path)
-    with raises("E-COLUMN-MISSING", path=path, column=name):
+    with raises("E-COLUMN-MISSING", path, name):
         read_cases(path)
 
 
 def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     table(4).frame.with_columns(captions=pl.lit(3)).write_parquet(path)
-    with raises("E-FILE-MALFORMED", path=path):
+    with raises("E-FILE-MALFORMED", path):
         read_cases(path)
 
 
@@ -145,14 +145,14 @@ def test_a_truncated_file_is_refused(share: float, tmp_path: Path) -> None:
     write_cases(table(50), path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with raises("E-FILE-MALFORMED", path=path):
+    with raises("E-FILE-MALFORMED", path):
         read_cases(path)
 
 
 def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.parquet"
     table(4).frame.clear().write_parquet(path)
-    with raises("E-BENCHMARK-EMPTY", source=str(path)):
+    with raises("E-BENCHMARK-EMPTY", str(path)):
         read_cases(path)
 
 
@@ -211,7 +211,7 @@ def test_any_case_survives_a_table_and_both_files(
 )
 def test_truth_is_true_or_false(truth: object, said: str, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "c.jsonl", json.dumps(LINE | {"truth": truth}))
-    with raises("E-CASE-MALFORMED", line=1, field="truth"):
+    with raises("E-CASE-MALFORMED", 1, "truth"):
         read_cases(path)
 
 
@@ -252,7 +252,7 @@ def test_cases_that_the_table_cannot_hold_are_named() -> None:
         caption_case("bad", ImageRef("a.png", (0, 0, 1, 2**40)), ["yes"], ["no"]),
         caption_case("bad", ImageRef("a.png"), ["\ud800"], ["no"]),
     ):
-        with raises("E-CASE-MALFORMED", id="bad") as error:
+        with raises("E-CASE-MALFORMED", "bad") as error:
             Cases.build([*good, bad, *good], source="the test")
         assert is_sentence(error.value)
 
@@ -267,7 +267,7 @@ def test_a_mark_before_the_first_line_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cases.json", "cases.csv", "cases.tsv"])
 def test_another_ending_is_told_which_there_are(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("[]")
-    with raises("E-FILE-FORMAT", path=tmp_path / name):
+    with raises("E-FILE-FORMAT", tmp_path / name):
         load_benchmark(str(tmp_path / name))
 
 
@@ -278,5 +278,5 @@ def test_texts_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
     captions = frame["captions"].list.eval(pl.lit("MARK")).alias("captions")
     frame.with_columns(captions).write_parquet(path, compression="uncompressed")
     path.write_bytes(path.read_bytes().replace(b"MARK", b"M\xff\xfeK"))
-    with raises("E-FILE-MALFORMED", path=path):
+    with raises("E-FILE-MALFORMED", path):
         read_cases(path)

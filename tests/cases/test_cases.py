@@ -75,22 +75,22 @@ def test_a_malformed_row_is_refused_and_named(what: str, tmp_path: Path) -> None
     changes, code = MALFORMED[what]
     bad = {**ROW, **changes}
     rows = [{**ROW, "id": f"good-{i}"} for i in range(3)]
-    with raises(code, source=str(tmp_path / "cases.parquet"), row=4, id=bad["id"]):
+    with raises(code, str(tmp_path / "cases.parquet"), 4, bad["id"]):
         read_rows(tmp_path, *rows, bad)
 
 
 def test_the_first_bad_row_is_named_whatever_is_wrong_with_it(tmp_path: Path) -> None:
     no_caption, no_truth = {**ROW, "captions": ["", "no"]}, {**ROW, "id": "first", "truth": []}
-    with raises("E-CASE-NO-POSITIVE", row=2, id="first"):
+    with raises("E-CASE-NO-POSITIVE", 2, "first"):
         read_rows(tmp_path, {**ROW, "id": "good"}, no_truth, no_caption)
 
 
 def test_rows_are_numbered_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 2)
     rows = [{**ROW, "id": f"good-{i}"} for i in range(5)]
-    with raises("E-CAPTION-EMPTY", row=6, id="bad"):
+    with raises("E-CAPTION-EMPTY", 6, "bad"):
         read_rows(tmp_path, *rows, {**ROW, "captions": ["", "no"]})
-    with raises("E-CAPTION-EMPTY", row=4, id="case-3"):
+    with raises("E-CAPTION-EMPTY", 4, "case-3"):
         build(case(0), case(1), case(2), replace(case(3), captions=("a", "", "c")))
 
 
@@ -110,22 +110,22 @@ def test_what_is_null_is_refused_or_usable(tmp_path: Path) -> None:
 )
 def test_truth_of_another_shape_is_refused(truth: tuple) -> None:
     bad = Case("odd", (ImageRef("x"),), ("yes", "no"), truth)
-    with raises("E-TRUTH-SHAPE", id="odd"):
+    with raises("E-TRUTH-SHAPE", "odd"):
         build(case(0), bad)
 
 
 def test_a_case_without_images_is_refused() -> None:
-    with raises("E-CASE-NO-IMAGE", row=2, id="odd"):
+    with raises("E-CASE-NO-IMAGE", 2, "odd"):
         build(case(0), Case("odd", (), ("yes", "no"), ()))
 
 
 def test_a_repeated_id_is_refused_with_both_rows() -> None:
-    with raises("E-CASE-DUPLICATE", id="case-1", rows=[2, 4]):
+    with raises("E-CASE-DUPLICATE", "case-1", [2, 4]):
         build(case(0), case(1), case(2), case(1))
 
 
 def test_no_cases_are_refused() -> None:
-    with raises("E-BENCHMARK-EMPTY", source="the test"):
+    with raises("E-BENCHMARK-EMPTY", "the test"):
         build()
 
 

@@ -102,7 +102,7 @@ def test_nothing_is_written_through_a_link_that_stands_in_the_target(tmp_path, t
     (target / "images").mkdir(parents=True)
     (target / "images" / "deep").symlink_to(tmp_path / "elsewhere")
     archive = make_zip(tmp_path / "a.zip", FILES)
-    with raises("E-PATH-OUTSIDE", name="deep"):
+    with raises("E-PATH-OUTSIDE", "deep"):
         extract(archive, target)
     assert contents(tmp_path / "elsewhere") == {} and contents(target) == {}
 
@@ -122,7 +122,7 @@ def test_a_target_that_is_a_link_and_links_inside_it_are_used(tmp_path, target):
 def test_links_and_devices_in_a_tar_are_refused(tmp_path, target, kind):
     info = tarfile.TarInfo("link")
     info.type, info.linkname = kind, "/etc/passwd"
-    with raises("E-ARCHIVE-LINK", name="link"):
+    with raises("E-ARCHIVE-LINK", "link"):
         extract(make_tar(tmp_path / "a.tar.gz", FILES, info), target)
     assert contents(target) == {}
 
@@ -130,7 +130,7 @@ def test_links_and_devices_in_a_tar_are_refused(tmp_path, target, kind):
 def test_links_in_a_zip_are_refused(tmp_path, target):
     info = zipfile.ZipInfo("link")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with raises("E-ARCHIVE-LINK", name="link"):
+    with raises("E-ARCHIVE-LINK", "link"):
         extract(make_zip(tmp_path / "a.zip", FILES, infos=[info]), target)
     assert contents(target) == {}
 
@@ -183,7 +183,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path, target, codec):
     for bad in (plain[:second], plain[:second] + b"?" + plain[second + 1 :]):
         path = tmp_path / "bad.tar"
         path.write_bytes(gzip.compress(bad) if codec else bad)
-        with raises("E-ARCHIVE-BROKEN", path=path):
+        with raises("E-ARCHIVE-BROKEN", path):
             extract(path, target)
     assert contents(target) == {}
 
@@ -194,14 +194,14 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path, target, codec):
 def test_archives_that_are_cut_off_are_one_sentence(tmp_path, target, make, name, cut):
     archive = make(tmp_path / name, FILES)
     archive.write_bytes(archive.read_bytes()[:-cut])
-    with raises("E-ARCHIVE-BROKEN", path=archive):
+    with raises("E-ARCHIVE-BROKEN", archive):
         extract(archive, target)
     assert contents(target) == {}
 
 
 def test_what_is_no_archive_is_one_sentence(tmp_path, target):
     (tmp_path / "a.zip").write_text("<html>")
-    with raises("E-ARCHIVE-BROKEN", path=tmp_path / "a.zip"):
+    with raises("E-ARCHIVE-BROKEN", tmp_path / "a.zip"):
         extract(tmp_path / "a.zip", target)
 
 
@@ -218,7 +218,7 @@ def test_zeros_without_end_after_the_last_member_are_not_read(tmp_path, target):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes of that kind")
 def test_a_pipe_is_not_waited_for(tmp_path, target):
     os.mkfifo(tmp_path / "a.zip")
-    with raises("E-ARCHIVE-EXTRACTION", path=tmp_path / "a.zip"):
+    with raises("E-ARCHIVE-EXTRACTION", tmp_path / "a.zip"):
         extract(tmp_path / "a.zip", target)
 
 
@@ -239,5 +239,5 @@ def test_nothing_is_moved_if_something_is_in_the_way(tmp_path, target, place):
 
 def test_a_file_where_a_folder_should_be_is_one_sentence(tmp_path, target):
     target.write_text("")
-    with raises("E-ARCHIVE-EXTRACTION", path=tmp_path / "a.zip"):
+    with raises("E-ARCHIVE-EXTRACTION", tmp_path / "a.zip"):
         extract(make_zip(tmp_path / "a.zip", FILES), target)

@@ -137,7 +137,7 @@ def test_a_sound_catalogue_is_read():
 
 
 def test_a_catalogue_that_is_no_toml_is_named():
-    with raises("E-CATALOGUE-INVALID", path="mine.toml"):
+    with raises("E-CATALOGUE-INVALID", "mine.toml"):
         read_catalogue("[sources", "mine.toml")
 
 
@@ -165,14 +165,14 @@ def test_a_catalogue_that_is_no_toml_is_named():
 )
 def test_what_is_wrong_is_said(old, new, problem):
     assert old in SOUND
-    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
+    with raises("E-CATALOGUE-INVALID", "mine.toml") as caught:
         read_catalogue(SOUND.replace(old, new), "mine.toml")
     assert problem in str(caught.value)
 
 
 def test_everything_that_is_wrong_is_said_at_once():
     text = SOUND.replace('what = "a"', "").replace('target = "a"', 'target = ".."')
-    with raises("E-CATALOGUE-INVALID", path="mine.toml") as caught:
+    with raises("E-CATALOGUE-INVALID", "mine.toml") as caught:
         read_catalogue(text.replace('["a"]', '["a", "z"]'), "mine.toml")
     for problem in ("'what' is missing", "'..' is not", "source 'z' does not exist"):
         assert problem in str(caught.value)
@@ -185,7 +185,7 @@ def test_everything_that_is_wrong_is_said_at_once():
     "name", ["../x", "a/../../x", "/etc/passwd", "..", "", ".", "a\\..\\x", "C:/x", "a\0b"]
 )
 def test_names_that_lead_elsewhere_are_refused(name, tmp_path):
-    with raises("E-PATH-OUTSIDE", name=name, folder=tmp_path):
+    with raises("E-PATH-OUTSIDE", name, tmp_path):
         inside(tmp_path, name)
 
 

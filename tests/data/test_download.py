@@ -66,11 +66,11 @@ class Fetch:
 
     def fails(self, *urls: str, **known: object) -> list[str]:
         """The codes of what went wrong, one per mirror."""
-        with raises("E-DOWNLOAD-FAILED", path=self.path) as caught:
+        with raises("E-DOWNLOAD-FAILED", self.path) as caught:
             self(*urls, **known)
         assert not self.path.exists()
         self.said = str(caught.value)
-        return caught.value.data["causes"]
+        return caught.value.causes
 
 
 @pytest.fixture
@@ -299,7 +299,7 @@ def test_a_server_that_is_not_there_is_said_to_be(fetch):
 def test_a_folder_that_cannot_be_written_to_is_one_sentence(server, fetch, tmp_path):
 
     (tmp_path / "a").write_text("a file, where a folder should be")
-    with raises("E-OUTPUT-UNWRITABLE", path=fetch.path):
+    with raises("E-OUTPUT-UNWRITABLE", fetch.path):
         fetch(server.put("file", CONTENT))
 
 

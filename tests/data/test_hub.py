@@ -66,7 +66,7 @@ def test_files_that_match_are_fetched_once(hub, tmp_path):
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_gated_set_says_where_to_accept_its_terms(hub, tmp_path, status):
     refuse(hub, "facebook/winoground", status, X_Error_Code="GatedRepo")
-    with raises("E-DATASET-GATED", repo="facebook/winoground") as caught:
+    with raises("E-DATASET-GATED", "facebook/winoground") as caught:
         fetch_dataset("facebook/winoground", ["data/*"], tmp_path / "w")
     message = str(caught.value)
     for place in (f"{hub.url}/datasets/facebook/winoground", "`hf auth login`", tmp_path / "w"):
@@ -78,33 +78,33 @@ def test_a_set_whose_files_alone_are_gated_says_so_too(hub, tmp_path):
     for path, resource in hub.resources.items():
         if "resolve" in path:
             resource.always = says(403, X_Error_Code="GatedRepo")
-    with raises("E-DATASET-GATED", repo="someone/set"):
+    with raises("E-DATASET-GATED", "someone/set"):
         fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
 
 
 def test_a_missing_set_is_said_to_be(hub, tmp_path):
     refuse(hub, "some/one", 404, X_Error_Code="RepoNotFound")
-    with raises("E-DATASET-MISSING", repo="some/one"):
+    with raises("E-DATASET-MISSING", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path)
 
 
 def test_a_hub_that_cannot_be_reached_is_said_to_be(monkeypatch, tmp_path):
     with serving() as gone:
         monkeypatch.setenv("HF_ENDPOINT", gone.url)
-    with raises("E-DATASET-UNREACHABLE", repo="some/one"):
+    with raises("E-DATASET-UNREACHABLE", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path / "set")
 
 
 def test_a_hub_that_is_broken_is_said_to_be(hub, tmp_path):
     refuse(hub, "some/one", 418)
-    with raises("E-DATASET-UNREACHABLE", repo="some/one"):
+    with raises("E-DATASET-UNREACHABLE", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path / "set")
 
 
 def test_a_folder_that_cannot_be_made_is_said_to_be(hub, tmp_path):
     publish(hub, "someone/set", FILES)
     (tmp_path / "set").write_text("a file, where a folder should be")
-    with raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "set" / "x"):
+    with raises("E-OUTPUT-UNWRITABLE", tmp_path / "set" / "x"):
         fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set" / "x")
 
 
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_made_is_said_to_be(hub, tmp_path):
 def test_names_that_lead_elsewhere_are_refused(hub, tmp_path, name):
     name = name.replace("ROOT", str(tmp_path).lstrip("/"))
     publish(hub, "someone/set", {name: b"PAR1"})
-    with raises("E-DATASET-MALFORMED", repo="someone/set"):
+    with raises("E-DATASET-MALFORMED", "someone/set"):
         fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
     assert not list(tmp_path.rglob("evil*"))
 
@@ -120,5 +120,5 @@ def test_names_that_lead_elsewhere_are_refused(hub, tmp_path, name):
 @pytest.mark.parametrize("answer", [b"[]", b"5", b"{}", b"<html>", b"[" * 100_000, b'{"sha": 1}'])
 def test_answers_that_are_not_the_hubs_are_one_sentence(hub, tmp_path, answer):
     hub.put("api/datasets/some/one/revision/main", answer, **as_json())
-    with raises("E-DATASET-MALFORMED", repo="some/one"):
+    with raises("E-DATASET-MALFORMED", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path / "set")

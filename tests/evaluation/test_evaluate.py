@@ -212,7 +212,7 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
     assert load_run(tmp_path / "run").model == "blind:length"
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "mother.txt").write_text("dear")
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "letters"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "letters"):
         evaluate("random", good, out=tmp_path / "letters")
     assert (tmp_path / "letters" / "mother.txt").read_text() == "dear"
     assert not list(tmp_path.glob(".*tmp")) and not list(tmp_path.glob(".*old"))
@@ -232,7 +232,7 @@ def test_an_older_run_is_replaced_and_other_things_are_not(good, tmp_path):
 def test_a_run_of_another_question_is_not_replaced(good, tmp_path, other):
     asked = {"models": "random", "benchmarks": good, "out": tmp_path / "run"}
     before = evaluate(**asked)
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "run"):
         evaluate(**{**asked, **other})
     assert manifest_of(before) == json.loads((tmp_path / "run" / "run.json").read_text())
 
@@ -241,7 +241,7 @@ def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp
     run = evaluate("random", good, out=tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     path.write_text(json.dumps({**manifest_of(run), "format": 99}))
-    with raises("E-RUN-FORMAT", path=tmp_path / "run", format=99):
+    with raises("E-RUN-FORMAT", tmp_path / "run", 99):
         evaluate("random", good, out=tmp_path / "run")
     path.write_text("{")
     evaluate("random", good, out=tmp_path / "run")
@@ -250,7 +250,7 @@ def test_a_run_of_a_newer_version_is_not_replaced_and_a_damaged_one_is(good, tmp
 
 def test_two_models_of_one_name_are_refused(good, tmp_path):
     models = [("m", Colours()), ("m", Colours())]
-    with raises("E-MODEL-REPEATED", name="m"):
+    with raises("E-MODEL-REPEATED", "m"):
         evaluate(models, good, out=tmp_path / "runs")
     [run] = evaluate([models[0], models[0]], good, out=tmp_path / "runs")  # the same one twice
     assert run.model == "m"
@@ -373,7 +373,7 @@ def test_a_run_of_which_nothing_can_be_scored_is_an_error(bad, tmp_path):
     file = case_file(tmp_path, "none.jsonl", BAD_LINES)
     evaluate([("mine", Colours())], bad, out=tmp_path / "run")
     before = (tmp_path / "run" / "run.json").read_bytes()
-    with raises("E-RUN-EMPTY", model="mine", left_out=2) as error:
+    with raises("E-RUN-EMPTY", "mine", 2) as error:
         evaluate([("mine", Colours())], file, out=tmp_path / "run", overwrite=True)
     assert "no such file" in str(error.value) and "image missing: 1" in str(error.value)
     assert (tmp_path / "run" / "run.json").read_bytes() == before
@@ -563,11 +563,11 @@ def test_an_unknown_model_is_refused_before_a_benchmark_is_loaded(model: str, co
     ],
 )
 def test_a_protocol_of_other_cases_is_refused(tmp_path, benchmark, protocol, said):
-    with raises("E-PROTOCOL-MISFIT", benchmark=benchmark, protocol=protocol) as error:
+    with raises("E-PROTOCOL-MISFIT", benchmark, protocol) as error:
         evaluate("random", benchmark, protocol=protocol, out=tmp_path / "run")
     assert said in str(error.value) and "strict" in str(error.value)
     run = evaluate("random", benchmark, out=tmp_path / "run")
-    with raises("E-PROTOCOL-MISFIT", benchmark=benchmark, protocol=protocol) as error:
+    with raises("E-PROTOCOL-MISFIT", benchmark, protocol) as error:
         run.results(protocol=protocol)
     assert said in str(error.value)
     assert evaluate("random", benchmark, protocol="strict", out=tmp_path / "strict").results()

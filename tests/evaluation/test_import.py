@@ -131,7 +131,7 @@ def test_ids_stay_texts(ending: str, mine: str) -> None:
     run = import_scores(write(all_rows(), ending), mine, "m", out="run")
     assert run.parts[mine].cases.ids.to_list() == list(IDS)
     wrong = [row | {"case_id": row["case_id"].lstrip("0")} for row in all_rows()]
-    with raises("E-PAIR-UNKNOWN", count=1, first=("7", 0, 2)):
+    with raises("E-PAIR-UNKNOWN", 1, ("7", 0, 2)):
         import_scores(write(wrong, ending), mine, "m", out="run")
 
 
@@ -264,7 +264,7 @@ def test_only_what_the_protocol_scores_is_asked_for(tmp_path: Path) -> None:
     path = write(found[:2000])
     run = import_scores(path, "vl-checklist", "m", data=tmp_path, out="run")
     assert len(run.parts["vl-checklist"].cases) == 1000
-    with raises("E-CASE-UNKNOWN", count=4):
+    with raises("E-CASE-UNKNOWN", 4):
         import_scores(write(found), "vl-checklist", "m", data=tmp_path, out="run")
 
 
@@ -315,7 +315,7 @@ def test_what_is_wrong_is_counted_and_the_first_rows_named(
     what: str, ending: str, mine: str
 ) -> None:
     found, code, data = WRONG[what]
-    with raises(code, path=Path(f"scores.{ending}"), **data):
+    with raises(code, Path(f"scores.{ending}"), *data.values()):
         import_scores(write(found, ending), mine, "m", out="run")
     assert not Path("run").exists()
 
@@ -324,7 +324,7 @@ def test_what_is_wrong_is_counted_and_the_first_rows_named(
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
 def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     found = changed(3, score=float(score) if ending == "parquet" else score)
-    with raises("E-SCORE-NON-FINITE", count=1, first=("7", 0, 0)):
+    with raises("E-SCORE-NON-FINITE", 1, ("7", 0, 0)):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
@@ -332,7 +332,7 @@ def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     ("column", "value"), [("score", "high"), ("image", "0.5"), ("caption", "b")]
 )
 def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine: str) -> None:
-    with raises("E-VALUE-INVALID", column=column, row=4):
+    with raises("E-VALUE-INVALID", column, 4):
         import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
 
 
@@ -348,7 +348,7 @@ def test_a_mark_before_the_first_line_is_accepted(ending: str, mine: str) -> Non
 
 def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
     found = [row | {"case_id": "x" * 1_000_000} for row in all_rows()]
-    with raises("E-CASE-UNKNOWN", count=15) as error:
+    with raises("E-CASE-UNKNOWN", 15) as error:
         import_scores(write(found, "parquet"), mine, "m", out="run")
     assert len(str(error.value)) < 2000
 
@@ -357,12 +357,12 @@ def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
 @pytest.mark.parametrize("column", ["image", "caption"])
 def test_half_an_image_is_refused(column: str, ending: str, mine: str) -> None:
     found = [row | {column: row[column] + 0.5} for row in all_rows()]
-    with raises("E-VALUE-INVALID", column=column, row=1):
+    with raises("E-VALUE-INVALID", column, 1):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
 def test_a_score_too_large_for_the_table_is_refused(mine: str) -> None:
-    with raises("E-SCORE-TOO-LARGE", count=1):
+    with raises("E-SCORE-TOO-LARGE", 1):
         import_scores(write(changed(3, score=1e39)), mine, "m", out="run")
 
 
@@ -370,7 +370,7 @@ def test_a_score_too_large_for_the_table_is_refused(mine: str) -> None:
 @pytest.mark.parametrize("ending", WRITERS)
 def test_a_missing_column_is_named(missing: str, ending: str, mine: str) -> None:
     found = [{k: v for k, v in row.items() if k != missing} for row in all_rows()]
-    with raises("E-COLUMN-MISSING", path=Path(f"scores.{ending}"), column=missing):
+    with raises("E-COLUMN-MISSING", Path(f"scores.{ending}"), missing):
         import_scores(write(found, ending), mine, "m", out="run")
 
 
@@ -382,21 +382,21 @@ def test_a_file_that_is_no_table_is_refused(content: bytes, ending: str, mine: s
     with pytest.raises(DataError) as caught:
         import_scores(path, mine, "m", out="run")
     assert caught.value.code in ("E-FILE-MALFORMED", "E-COLUMN-MISSING")
-    assert caught.value.data["path"] == path
+    assert str(path) in str(caught.value)
     assert not Path("run").exists()
 
 
 def test_a_header_alone_lacks_everything(mine: str) -> None:
     Path("scores.csv").write_text("case_id,image,caption,score\n")
-    with raises("E-PAIR-MISSING", count=15):
+    with raises("E-PAIR-MISSING", 15):
         import_scores("scores.csv", mine, "m", out="run")
 
 
 def test_a_file_that_is_not_there_or_of_another_kind(mine: str) -> None:
-    with raises("E-FILE-MISSING", path=Path("nowhere.csv")):
+    with raises("E-FILE-MISSING", Path("nowhere.csv")):
         import_scores("nowhere.csv", mine, "m", out="run")
     Path("scores.xlsx").write_text("x")
-    with raises("E-FILE-FORMAT", path=Path("scores.xlsx")):
+    with raises("E-FILE-FORMAT", Path("scores.xlsx")):
         import_scores("scores.xlsx", mine, "m", out="run")
 
 
@@ -408,9 +408,9 @@ def test_a_name_with_brackets_is_a_name(ending: str, mine: str) -> None:
 
 def test_unknown_names_are_explained(mine: str) -> None:
     path = write(all_rows())
-    with raises("E-PROTOCOL-UNKNOWN", name="stric"):
+    with raises("E-PROTOCOL-UNKNOWN", "stric"):
         import_scores(path, mine, "m", out="run", protocol="stric")
-    with raises("E-BENCHMARK-UNKNOWN", name="sugarcrep"):
+    with raises("E-BENCHMARK-UNKNOWN", "sugarcrep"):
         import_scores(path, "sugarcrep", "m", out="run")
 
 
@@ -433,7 +433,7 @@ def test_what_is_no_run_is_not_overwritten(what: str, mine: str) -> None:
 
 def test_an_older_run_is_replaced_and_a_failure_leaves_it(mine: str) -> None:
     import_scores(write(all_rows()), mine, "m", out="run")
-    with raises("E-PAIR-MISSING", count=1):
+    with raises("E-PAIR-MISSING", 1):
         import_scores(write(all_rows()[1:]), mine, "m", out="run")
     assert scores_of(load_run("run"))[0] == 0
     import_scores(write(all_rows(1.0)), mine, "m", out="run")

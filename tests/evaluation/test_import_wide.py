@@ -85,13 +85,13 @@ def test_what_is_wrong_is_named(
 ) -> None:
     file = written("wide.csv")
     file.write_text(file.read_text().replace(*change))
-    with raises(code, path=file, **data):
+    with raises(code, file, *data.values()):
         imported(file, benchmark)
 
 
 def test_a_text_file_with_uneven_lines_is_refused(benchmark: str) -> None:
     file = write_lines(Path("wide.txt"), "id\tC0I0", "square-0\t1\t2")
-    with raises("E-FILE-MALFORMED", line=2):
+    with raises("E-FILE-MALFORMED", 2):
         imported(file, benchmark)
 
 

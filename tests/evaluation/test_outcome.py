@@ -223,7 +223,7 @@ def test_what_cannot_be_compared_is_noted_and_the_rest_shown():
         "apart: 4 cases were scored by one model only, 0 by both.",
         "apart: no case was scored by both models, so it is not shown.",
     ]
-    with raises("E-RUNS-DISJOINT", start="model", tuned="model"):
+    with raises("E-RUNS-DISJOINT", "model", "model"):
         outcome(run_of(start.parts["apart"]), run_of(tuned.parts["apart"]))
 
 
@@ -232,7 +232,7 @@ def test_runs_on_other_data_are_refused():
     other = Cases.build([case(i, group="swap/obj") for i in range(10)], source="t")
     changed = other.frame.with_columns(captions=other.frame["captions"].list.reverse())
     start = run(block(10, 5), "a", Cases.build(cases, source="t"))
-    with raises("E-CASES-DIFFER", benchmark="bench", id="case-0", cases=10):
+    with raises("E-CASES-DIFFER", "bench", "case-0", 10):
         outcome(start, run(block(10, 5), "b", Cases(changed)))
 
 

@@ -210,11 +210,11 @@ def test_rows_of_the_file_are_named(tmp_path: Path, piece: int) -> None:
     spilling.PIECE = piece
     ids = ["a", "b", "c", "b", "d", "a", "a"]
     path = write_lines(tmp_path / "repeated.jsonl", *map(line, ids))
-    with raises("E-CASE-DUPLICATE", id="a", rows=[1, 6]) as caught:
+    with raises("E-CASE-DUPLICATE", "a", [1, 6]) as caught:
         read_cases(path)
     assert "5 rows share an id" in str(caught.value)
     path = write_lines(tmp_path / "bad.jsonl", *map(line, "abc"), line("d", captions=["", "y"]))
-    with raises("E-CAPTION-EMPTY", row=4, id="d"):
+    with raises("E-CAPTION-EMPTY", 4, "d"):
         read_cases(path)
 
 
@@ -226,7 +226,7 @@ def test_ids_of_one_hash_are_compared(tmp_path: Path, monkeypatch: pytest.Monkey
     path = write_lines(tmp_path / "cases.jsonl", *map(line, "abcde"))
     assert read_cases(path).ids.to_list() == list("abcde")
     path = write_lines(tmp_path / "twice.jsonl", *map(line, "abcdc"))
-    with raises("E-CASE-DUPLICATE", id="c", rows=[3, 5]):
+    with raises("E-CASE-DUPLICATE", "c", [3, 5]):
         read_cases(path)
 
 
@@ -234,7 +234,7 @@ def test_no_room_for_the_temporary_file(tmp_path: Path, monkeypatch: pytest.Monk
     spilling.PIECE = 2
     monkeypatch.setattr(spilling.tempfile, "tempdir", str(tmp_path / "nowhere"))
     path = write_lines(tmp_path / "cases.jsonl", *map(line, "abcde"))
-    with raises("E-OUTPUT-UNWRITABLE", path=str(tmp_path / "nowhere")):
+    with raises("E-OUTPUT-UNWRITABLE", str(tmp_path / "nowhere")):
         read_cases(path)
 
 

@@ -44,7 +44,7 @@ def test_the_run_records_it(tmp_path):
     manifest = load_run(tmp_path / "run").manifest
     assert manifest["options"]["precision"] == manifest["model_info"]["precision"] == "bf16"
     assert manifest["model_info"]["dtype"] == "bfloat16"  # of the weights
-    with raises("E-PRECISION-UNKNOWN", name="fp8"):
+    with raises("E-PRECISION-UNKNOWN", "fp8"):
         evaluate("world:base", few, precision="fp8", store=tmp_path)
 
 

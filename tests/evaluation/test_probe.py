@@ -201,29 +201,29 @@ def test_a_task_of_vtab(tmp_path: Path) -> None:
 
 def test_a_model_without_vectors_is_refused(tmp_path: Path) -> None:
     toys(tmp_path, 2, 1)
-    with raises("E-MODEL-UNSUITABLE", benchmark="probe/toys"):
+    with raises("E-MODEL-UNSUITABLE", "probe/toys"):
         probe(tmp_path, "blind:length")
 
 
 def test_a_split_that_is_not_there(tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", benchmark="probe/toys"):
+    with raises("E-FILE-MISSING", "probe/toys"):
         load_benchmark("probe/toys", tmp_path)
     for of in ("red", "blue"):
         paint(tmp_path, "train", of, 0, COLOURS[of])
-    with raises("E-FILE-MISSING", path=tmp_path / "classification/toys/test"):
+    with raises("E-FILE-MISSING", tmp_path / "classification/toys/test"):
         load_benchmark("probe/toys", tmp_path)
 
 
 def test_a_class_without_training_images(tmp_path: Path) -> None:
     toys(tmp_path, 2, 1)
     paint(tmp_path, "test", "x", 0, (0, 0, 0))
-    with raises("E-CLASS-UNKNOWN", name="x"):
+    with raises("E-CLASS-UNKNOWN", "x"):
         load_benchmark("probe/toys", tmp_path)
 
 
 def test_one_image_a_class_leaves_none_to_choose_by(tmp_path: Path) -> None:
     toys(tmp_path, train=1)
-    with raises("E-TRAINING-FEW", images=3, classes=3):
+    with raises("E-TRAINING-FEW", 3, 3):
         probe(tmp_path, ("means", Means()))
 
 

@@ -148,7 +148,7 @@ def test_points_are_named_after_the_tuned_model(tmp_path, place, name):
 
 @pytest.mark.parametrize("alpha", [-0.1, 1.01, math.nan])
 def test_an_alpha_outside_the_line_is_refused(line, alpha):
-    with raises("E-OPTION-INVALID", option="alpha"):
+    with raises("E-OPTION-INVALID", "alpha"):
         line.at(alpha)
 
 
@@ -208,7 +208,7 @@ def refused(base: Path | str, tuned: Path | str, code: str = "E-MODELS-DIFFER") 
         Line(*ids, CPU)
     message = str(caught.value)
     assert "\n" not in message and len(message) < 600 and message.endswith(".")
-    return str(caught.value.data.get("why", caught.value.data.get("model")))
+    return message
 
 
 @pytest.mark.parametrize(
@@ -261,14 +261,14 @@ def test_buffers_must_be_equal(tiny):
         model.model.register_buffer("running_mean", torch.tensor([value]))
     from counterpoint.evaluation.wise import refuse_unlike
 
-    with raises("E-MODELS-DIFFER", base="a", tuned="b") as caught:
+    with raises("E-MODELS-DIFFER", "a", "b") as caught:
         refuse_unlike(base, tuned, "a", "b")
-    assert str(caught.value.data["why"]).startswith("running_mean differs")
+    assert "running_mean differs" in str(caught.value)
 
 
 def test_models_that_are_not_open_clips_are_refused(tiny):
-    assert refused(tiny[0], "random", "E-MODEL-UNSUITABLE") == "random"
-    assert refused("blind:length", tiny[0], "E-MODEL-UNSUITABLE") == "blind:length"
+    assert "random" in refused(tiny[0], "random", "E-MODEL-UNSUITABLE")
+    assert "blind:length" in refused("blind:length", tiny[0], "E-MODEL-UNSUITABLE")
 
 
 # --- saving ------------------------------------------------------------------------------------
@@ -329,12 +329,12 @@ def test_saving_replaces_its_own_work_and_nothing_else(line, tiny, tmp_path):
     for alpha in (0.5, 0.6):
         save_mixed(line, alpha, tmp_path / "saved")
         assert load(tmp_path / "saved").fingerprint == line.at(alpha).fingerprint
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "saved"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "saved"):
         save_mixed(Line(line.base, line.base), 0.5, tmp_path / "saved")
     before = (tiny[0] / CONFIG).read_bytes()
     (tmp_path / "file").write_text("mine")
     for other in (tiny[0], tmp_path / "file"):
-        with raises("E-OUTPUT-EXISTS", path=other):
+        with raises("E-OUTPUT-EXISTS", other):
             save_mixed(line, 0.5, other)
     assert (tiny[0] / CONFIG).read_bytes() == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -352,7 +352,7 @@ def test_a_folder_that_would_load_as_another_model_is_not_kept(line, tmp_path, m
 
     written = wise_saving.fill_folder
     monkeypatch.setattr(wise_saving, "fill_folder", without_merges)
-    with raises("E-MODEL-CHANGED", model="tuned@0.5"):
+    with raises("E-MODEL-CHANGED", "tuned@0.5"):
         save_mixed(line, 0.5, tmp_path / "saved")
     assert not [p for p in tmp_path.iterdir() if p.name.startswith((".", "saved"))]
 

@@ -159,5 +159,5 @@ def test_parquet_with_odd_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["seed", "size"])
 def test_numbers_of_the_world_have_an_end(option: str) -> None:
-    with raises("E-OPTION-INVALID", option=option):
+    with raises("E-OPTION-INVALID", option):
         open_captions(f"world:{option}={'9' * 5000}")

@@ -336,7 +336,7 @@ def test_bytes_that_are_no_text(tmp_path: Path):
     for name, data in (("t.csv", b"caption\n\xff\xfe\n"), ("t.jsonl", b'{"caption": "\xff"}')):
         (tmp_path / name).write_bytes(data)
         code = "E-JSON-INVALID" if name.endswith("jsonl") else "E-FILE-MALFORMED"
-        with raises(code, path=tmp_path / name):
+        with raises(code, tmp_path / name):
             sources(str(tmp_path / name))
 
 
@@ -347,15 +347,15 @@ def test_wrong_names(tmp_path: Path):
         ({"image": "file"}, "file"),
         ({"split": "test"}, "split"),
     ):
-        with raises("E-COLUMN-MISSING", column=column):
+        with raises("E-COLUMN-MISSING", column):
             sources(name, **wrong)
-    with raises("E-FILE-MISSING", path=tmp_path / "none.json"):
+    with raises("E-FILE-MISSING", tmp_path / "none.json"):
         open_captions(str(tmp_path / "none.json"))
     with raises("E-BENCHMARK-UNKNOWN"):
         open_captions("sugarcrep")
-    with raises("E-OPTION-UNKNOWN", name="sice"):
+    with raises("E-OPTION-UNKNOWN", "sice"):
         open_captions("world:sice=4")
-    with raises("E-OPTION-INVALID", option="size", value="-4"):
+    with raises("E-OPTION-INVALID", "size", "-4"):
         open_captions("world:size=-4")
     with raises("E-OPTION-INVALID"):
         open_captions("world-swap:size=2", options=CaptionOptions(split="test"))

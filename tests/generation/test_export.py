@@ -159,7 +159,7 @@ def test_what_is_no_case_is_counted(tmp_path: Path):
         "captions without an image": 1,
     }
     nothing = written(tmp_path / "none.parquet", [pair("a", "yes", "positive")])
-    with raises("E-PAIRS-EMPTY", path=nothing):
+    with raises("E-PAIRS-EMPTY", nothing):
         export_benchmark([nothing], tmp_path / "x.parquet", Counter())
     assert not (tmp_path / "x.parquet").exists()
 
@@ -385,7 +385,7 @@ def test_subtypes_are_balanced(tmp_path: Path):
     }
     assert kept(0)[0] == numbers != kept(1)[0]
     # A kind that cannot be balanced is told; one that has neither of the two need not be.
-    with raises("E-BALANCE-EMPTY", kind="negative") as found:
+    with raises("E-BALANCE-EMPTY", "negative") as found:
         export_training([file], tmp_path / "t.jsonl", Counter(), balance="att,rel")
     assert "25 of att, 0 of rel" in str(found.value)
     only = written(tmp_path / "only.parquet", positives)
@@ -399,7 +399,7 @@ def test_subtypes_are_balanced(tmp_path: Path):
 
 @pytest.mark.parametrize("balance", ["att", "att,att", "att,tone", "texts:att,rel", "positive:att"])
 def test_a_balance_that_is_none(balance: str):
-    with raises("E-OPTION-INVALID", option="balance"):
+    with raises("E-OPTION-INVALID", "balance"):
         read_balance(balance)
 
 
@@ -434,7 +434,7 @@ def test_a_row_per_negative(tmp_path: Path, ending: str):
 
 
 def test_an_ending_that_is_none(tmp_path: Path):
-    with raises("E-FILE-FORMAT", path=tmp_path / "t.txt"):
+    with raises("E-FILE-FORMAT", tmp_path / "t.txt"):
         export_training(three(tmp_path), tmp_path / "t.txt", Counter())
 
 
@@ -575,14 +575,14 @@ def test_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_folder_is_not_overwritten_and_a_failure_leaves_none(tmp_path: Path):
     (tmp_path / "set").mkdir()
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "set"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "set"):
         export_hub(three(tmp_path), tmp_path / "set", Counter())
     refused = pair("a", "x", refused="format: odd")
     nothing = written(tmp_path / "none.parquet", [refused])
     some = written(tmp_path / "some.parquet", [refused, pair("a", "y")])
     export_hub([some], tmp_path / "some", Counter())
     assert "| pairs | format | 1 |" in (tmp_path / "some" / "README.md").read_text()
-    with raises("E-PAIRS-EMPTY", path=nothing):
+    with raises("E-PAIRS-EMPTY", nothing):
         export_hub([nothing], tmp_path / "new", Counter())
     assert not list(tmp_path.glob("*new*")) and not list(tmp_path.glob(".*"))
 

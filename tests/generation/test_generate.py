@@ -178,10 +178,10 @@ def test_parts_of_another_command_are_not_mixed_in(
     with pytest.raises(KeyboardInterrupt):
         generate(captions, SETTINGS, out, workers=1)
     other = TextSettings("negative", RULES, seed=1, wordnet=False)
-    with raises("E-SETTINGS-CHANGED", setting="seed"):
+    with raises("E-SETTINGS-CHANGED", "seed"):
         generate(captions, other, out, workers=1)
     file.write_text(file.read_text() + "\n" + json.dumps({"caption": "a new one"}))
-    with raises("E-SETTINGS-CHANGED", setting="fingerprint"):
+    with raises("E-SETTINGS-CHANGED", "fingerprint"):
         generate(open_captions(str(file)), SETTINGS, out, workers=1)
 
 
@@ -214,7 +214,7 @@ def test_a_finished_file_is_kept(file: Path, tmp_path: Path) -> None:
     before = out.stat().st_mtime_ns
     assert generate(captions, SETTINGS, out, workers=1) == first
     assert out.stat().st_mtime_ns == before
-    with raises("E-OUTPUT-EXISTS", path=out):
+    with raises("E-OUTPUT-EXISTS", out):
         generate(captions, TextSettings("negative", RULES, seed=1, wordnet=False), out, workers=1)
 
 
@@ -223,7 +223,7 @@ def test_broken_parts_are_told_of(file: Path, tmp_path: Path, small_pieces: None
     parts = tmp_path / "out.parquet.parts"
     parts.mkdir()
     (parts / "settings.json").write_text("{")
-    with raises("E-FILE-MALFORMED", path=parts / "settings.json"):
+    with raises("E-FILE-MALFORMED", parts / "settings.json"):
         generate(open_captions(str(file)), SETTINGS, out, workers=1)
 
 
@@ -382,12 +382,12 @@ def test_methods_by_name() -> None:
     assert len(chosen_methods(["llm"], "negative").llm) == 7
     trohn = chosen_methods(["trohn"], "negative").llm
     assert len(trohn) == 7 and all(name.startswith("llm/trohn-") for name in trohn)
-    with raises("E-METHOD-UNKNOWN", name="neglcip") as caught:
+    with raises("E-METHOD-UNKNOWN", "neglcip") as caught:
         chosen_methods(["neglcip"], "negative")
     assert "Did you mean 'negclip'" in str(caught.value)
-    with raises("E-METHOD-KIND", name="negclip", kind="positive"):
+    with raises("E-METHOD-KIND", "negclip", "positive"):
         chosen_methods(["negclip"], "positive")
-    with raises("E-METHODS-MIXED", name="vg-relation"):
+    with raises("E-METHODS-MIXED", "vg-relation"):
         chosen_methods(["rules", "vg-relation"], "negative")
 
 
@@ -419,7 +419,7 @@ def test_wrong_commands_are_one_sentence(tmp_path: Path, options: list[str], cod
 
 
 def test_a_wrong_ending_is_refused_before_anything_is_made(file: Path, tmp_path: Path) -> None:
-    with raises("E-FILE-FORMAT", path=tmp_path / "out.csv"):
+    with raises("E-FILE-FORMAT", tmp_path / "out.csv"):
         generate(open_captions(str(file)), SETTINGS, tmp_path / "out.csv", workers=1)
     assert not (tmp_path / "out.csv.parts").exists()
 

@@ -185,7 +185,7 @@ class Scorer:
 
 
 def test_a_scorer_must_see_the_image(tmp_path, work):
-    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
+    with raises("E-MODEL-UNSUITABLE", "blind:length"):
         open_chooser("blind:length", None, tmp_path, work)
 
 
@@ -300,7 +300,7 @@ def test_images_that_cannot_be_scored_are_counted(tmp_path, work):
 
 
 def test_the_result_must_be_parquet(tmp_path):
-    with raises("E-FILE-FORMAT", path=tmp_path / "o.csv"):
+    with raises("E-FILE-FORMAT", tmp_path / "o.csv"):
         make_images(pairs_file(tmp_path), tmp_path / "o.csv", world(), None)
 
 

@@ -234,7 +234,7 @@ def test_pickles_and_code_are_refused(models: dict[str, Path], tmp_path: Path) -
     said = json.loads(index.read_text())
     (tmp_path / "m" / "unet" / "evil.py").write_text("raise SystemExit('it was run')")
     index.write_text(json.dumps({**said, "unet": ["evil", "Net"]}))
-    with raises("E-CODE-REFUSED", part="unet"):
+    with raises("E-CODE-REFUSED", "unet"):
         opening.open_pipeline(str(tmp_path / "m"), "cpu")
     index.write_text(json.dumps({**said, "_class_name": ["evil", "Pipeline"]}))
     with raises("E-CODE-REFUSED"):
@@ -244,22 +244,22 @@ def test_pickles_and_code_are_refused(models: dict[str, Path], tmp_path: Path) -
 def test_models_that_are_not_there_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with raises("E-MODEL-UNKNOWN", model="sdxl-dop"):
+    with raises("E-MODEL-UNKNOWN", "sdxl-dop"):
         opening.open_pipeline("sdxl-dop", "cpu")
-    with raises("E-MODEL-BROKEN", model=str(tmp_path)):
+    with raises("E-MODEL-BROKEN", str(tmp_path)):
         opening.open_pipeline(str(tmp_path), "cpu")
-    with raises("E-PRECISION-UNKNOWN", name="fp61"):
+    with raises("E-PRECISION-UNKNOWN", "fp61"):
         opening.open_pipeline(str(tmp_path), "cpu", "fp61")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with raises("E-MODEL-FAILED") as error:
         opening.open_pipeline("nobody/nothing", "cpu")
     assert "\n" not in str(error.value)
-    with raises("E-PATH-OUTSIDE", root=tmp_path):
+    with raises("E-PATH-OUTSIDE", tmp_path):
         open_backend("x/y", SETTINGS, folder=tmp_path.parent, root=tmp_path, work=None)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "diffusers", None)
     monkeypatch.delitem(sys.modules, opening.__name__)
-    with raises("E-EXTRA-MISSING", extra="generate"):
+    with raises("E-EXTRA-MISSING", "generate"):
         open_backend("x/y", SETTINGS, folder=tmp_path, root=tmp_path, work=None)  # type: ignore[arg-type]
 
 

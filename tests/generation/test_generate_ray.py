@@ -115,5 +115,5 @@ def test_machines_have_to_be_alike(
 
 
 def test_an_engine_that_is_none(file: Path) -> None:
-    with raises("E-OPTION-INVALID", option="engine"):
+    with raises("E-OPTION-INVALID", "engine"):
         made(file, "none.parquet", engine="abacus")

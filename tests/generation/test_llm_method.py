@@ -419,7 +419,7 @@ def test_without_an_endpoint_it_says_what_is_missing(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.delenv(name)
-    with raises("E-VARIABLE-MISSING", variable=name):
+    with raises("E-VARIABLE-MISSING", name):
         make("llm/swap-obj")
 
 
@@ -428,7 +428,7 @@ def test_without_the_client_it_names_the_extra(
 ) -> None:
     monkeypatch.delattr("counterpoint.models.api.Client")  # the door remembers it
     monkeypatch.setitem(sys.modules, "counterpoint.models.api.client", None)
-    with raises("E-EXTRA-MISSING", extra="generate"):
+    with raises("E-EXTRA-MISSING", "generate"):
         make("llm/swap-obj")
 
 
@@ -491,7 +491,7 @@ def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> No
     assert method.estimate(CAPTIONS).cost is None
     for wrong in ("5", "a,b", "1,-1", "nan,1", "1,2,3"):
         monkeypatch.setenv("COUNTERPOINT_API_PRICE", wrong)
-        with raises("E-VARIABLE-INVALID", variable="COUNTERPOINT_API_PRICE"):
+        with raises("E-VARIABLE-INVALID", "COUNTERPOINT_API_PRICE"):
             method.estimate(CAPTIONS)
 
 

@@ -151,5 +151,5 @@ def test_work_that_was_begun_with_another_server_is_not_gone_on_with(
             origins.append(ChatMethod("llm/replace-obj", model).origin)
     assert origins[0] == origins[2] != origins[1]
     Parts(tmp_path / "out.parquet", {"origin": origins[0]})
-    with raises("E-SETTINGS-CHANGED", setting="origin"):
+    with raises("E-SETTINGS-CHANGED", "origin"):
         Parts(tmp_path / "out.parquet", {"origin": origins[1]})

@@ -88,7 +88,7 @@ def test_the_papers_numbers_of_examples_can_be_chosen() -> None:
             assert len(set(step.shots)) == count
             assert len(messages(step, PLAIN)) == 2 * count + 1
             assert messages(step, PLAIN)[0]["content"].startswith(step.instruction)
-    with raises("E-SHOTS-MISSING", shots=2):
+    with raises("E-SHOTS-MISSING", 2):
         read_template("llm/trohn-add-obj").with_shots(3)
 
 
@@ -200,7 +200,7 @@ def test_swapping_wants_and_and_fewer_than_15_words() -> None:
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
-    with raises("E-METHOD-UNKNOWN", name="llm/replace-obi") as caught:
+    with raises("E-METHOD-UNKNOWN", "llm/replace-obi") as caught:
         read_template("llm/replace-obi")
     assert "Did you mean 'llm/replace-obj'" in str(caught.value)
     with raises("E-METHOD-UNKNOWN"):
@@ -303,7 +303,7 @@ def test_a_users_mistake_is_named(tmp_path: Path, old: str, new: str, said: str)
     assert old in OWN
     path = tmp_path / "own.toml"
     path.write_text(OWN.replace(old, new))
-    with raises("E-TEMPLATE-INVALID", path=path) as caught:
+    with raises("E-TEMPLATE-INVALID", path) as caught:
         read_template(str(path))
     assert said in str(caught.value)
     with raises("E-FILE-MISSING"):

@@ -151,7 +151,7 @@ def test_few_images_have_few_neighbours(tmp_path, work):
 
 
 def test_a_model_without_vectors_is_refused():
-    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
+    with raises("E-MODEL-UNSUITABLE", "blind:length"):
         need_vectors("blind:length", load_model("blind:length"))
 
 

@@ -56,7 +56,7 @@ def test_two_writers_do_not_mix(tmp_path: Path) -> None:
 
     def frames() -> Iterator[pl.DataFrame]:
         yield rows("first")
-        with raises("E-OUTPUT-LOCKED", path=out):
+        with raises("E-OUTPUT-LOCKED", out):
             write_pairs(out, [rows("second")], {})
         yield rows("first")
 

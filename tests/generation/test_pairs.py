@@ -117,17 +117,17 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with raises("E-FILE-FORMAT", path=tmp_path / "p.csv"):
+    with raises("E-FILE-FORMAT", tmp_path / "p.csv"):
         write_pairs(tmp_path / "p.csv", [], {})
-    with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
+    with raises("E-FILE-MISSING", tmp_path / "none.parquet"):
         list(read_pairs(tmp_path / "none.parquet"))
     pl.DataFrame({"caption": ["a"]}).write_parquet(tmp_path / "other.parquet")
-    with raises("E-COLUMN-MISSING", column="source"):
+    with raises("E-COLUMN-MISSING", "source"):
         list(read_pairs(tmp_path / "other.parquet"))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    with raises("E-FILE-MALFORMED", path=tmp_path / "broken.parquet"):
+    with raises("E-FILE-MALFORMED", tmp_path / "broken.parquet"):
         list(read_pairs(tmp_path / "broken.parquet"))
-    with raises("E-FILE-MALFORMED", path=tmp_path / "broken.parquet"):
+    with raises("E-FILE-MALFORMED", tmp_path / "broken.parquet"):
         read_about(tmp_path / "broken.parquet")
 
 

@@ -62,7 +62,7 @@ def test_what_must_be_there_is_named_with_its_row(
 ) -> None:
     bad = pl.when(pl.col("text") == "a cat 2").then(None).otherwise(column)
     write_pairs(tmp_path / "p.parquet", [frame.with_columns(bad.alias(column))], {})
-    with raises("E-ROW-MALFORMED", path=tmp_path / "p.parquet", row=3, column=column):
+    with raises("E-ROW-MALFORMED", tmp_path / "p.parquet", 3, column):
         VERBS[verb](tmp_path / "p.parquet", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
 
@@ -109,7 +109,7 @@ def test_values_of_another_kind(
     tmp_path: Path, frame: pl.DataFrame, change: Any, code: str
 ) -> None:
     frame.with_columns(change).write_parquet(tmp_path / "p.parquet")
-    with raises(code, path=tmp_path / "p.parquet") as caught:
+    with raises(code, tmp_path / "p.parquet") as caught:
         list(read_pairs(tmp_path / "p.parquet"))
     assert len(str(caught.value)) < 500
 
@@ -150,5 +150,5 @@ def test_metadata_that_nobody_wrote(
 @pytest.mark.parametrize("verb", VERBS)
 def test_other_parquet_files(tmp_path: Path, verb: str) -> None:
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "p.parquet")
-    with raises("E-COLUMN-MISSING", column="source"):
+    with raises("E-COLUMN-MISSING", "source"):
         VERBS[verb](tmp_path / "p.parquet", tmp_path / "out.parquet")

@@ -169,7 +169,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, how: str) -> None:
     write(path, fit(MANY[:100]))
     load.__wrapped__(path)
     damage(path, how)
-    with raises("E-FILE-MALFORMED", path=path):
+    with raises("E-FILE-MALFORMED", path):
         load.__wrapped__(path)
 
 

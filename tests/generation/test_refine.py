@@ -61,12 +61,12 @@ def test_tables_may_be_long_or_wide(tmp_path: Path) -> None:
     one, two = table_scores("one", tables).of(pairs), table_scores("two", tables).of(pairs)
     assert np.array_equal(one, [[-2.5, 1], [1, 1], [1, np.nan]], equal_nan=True)
     assert np.array_equal(two, [[9, 7], [7, 7], [7, np.nan]], equal_nan=True)
-    with raises("E-SCORE-INVALID", path=wide, name="note"):
+    with raises("E-SCORE-INVALID", wide, "note"):
         table_scores("note", tables)
-    with raises("E-NAME-REPEATED", path=wide, name="one"):
+    with raises("E-NAME-REPEATED", wide, "one"):
         read_scores([wide, wide])
     twice = write_lines(tmp_path / "t.csv", "text,one", "a,1", "a,2")
-    with raises("E-SCORE-REPEATED", path=twice, name="one", count=1):
+    with raises("E-SCORE-REPEATED", twice, "one", 1):
         table_scores("one", read_scores([twice]))
 
 
@@ -276,14 +276,14 @@ def test_scores_that_the_file_or_a_table_has(bench: Bench, tmp_path: Path) -> No
     found = bench.refine(source, "column:mine", tables=[table])  # the table comes first
     assert found.after == 4 and found.rows[0].ties_after == 4
     short = write_lines(tmp_path / "s.csv", "text,few", "c0,1", "t0,1", "c1,1")
-    with raises("E-SCORE-MISSING", name="few", count=3):
+    with raises("E-SCORE-MISSING", "few", 3):
         bench.refine(source, "column:few", tables=[short])
-    with raises("E-SCORE-MISSING", name="nothing", count=4):
+    with raises("E-SCORE-MISSING", "nothing", 4):
         bench.refine(source, "column:nothing")
     huge = write_lines(
         tmp_path / "h.csv", "text,mine", *(f"{s}{i},1e300" for s in "ct" for i in range(4))
     )
-    with raises("E-SCORE-MISSING", name="mine", count=4):
+    with raises("E-SCORE-MISSING", "mine", 4):
         bench.refine(source, "column:mine", tables=[huge])
 
 
@@ -391,5 +391,5 @@ def test_a_text_that_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
         text=pl.when(pl.col("source") == "3").then(None).otherwise("text")
     )
     write_pairs(source, [frame], {})
-    with raises("E-ROW-MALFORMED", path=source, row=4, column="text"):
+    with raises("E-ROW-MALFORMED", source, 4, "text"):
         bench.refine(source, "length")

@@ -208,8 +208,8 @@ def test_a_file_without_negatives_and_select(bench: Bench, tmp_path: Path) -> No
     found = bench.refine(source, "ngram", "length")
     assert (found.before, found.after, found.positives) == (0, 0, 1)
     some = write(tmp_path / "some.parquet", shortcut_pairs(60))
-    with raises("E-MODEL-UNSUITABLE", model="ngram"):
+    with raises("E-MODEL-UNSUITABLE", "ngram"):
         bench.refine(some, "length", select=("ngram",), top=0.5)
-    with raises("E-MODEL-UNSUITABLE", model="ngram"):
+    with raises("E-MODEL-UNSUITABLE", "ngram"):
         bench.refine(some, "ngram", top=0.5)
     assert bench.refine(some, "ngram", "length", top=0.5).selected < 60  # chosen by length

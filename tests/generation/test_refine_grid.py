@@ -153,7 +153,7 @@ def test_zeros_are_kept_and_nothing_else_is_without_a_counterpart() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, 1.5, -np.inf])
 def test_gaps_that_are_none_are_refused_with_their_number(bad: float) -> None:
-    with raises("E-GAP-INVALID", count=2):
+    with raises("E-GAP-INVALID", 2):
         balanced(np.array([[bad, bad], [0.1, bad], [0.1, 0.2]]), np.arange(3))
 
 

@@ -306,12 +306,12 @@ def test_the_command_writes_a_file_that_becomes_a_benchmark(tmp_path: Path, meth
 def test_a_broken_file_is_named_with_the_place(
     tmp_path: Path, text: str, code: str, data: dict[str, str]
 ):
-    with raises(code, **data) as found:
+    with raises(code, *data.values()) as found:
         list(read_graphs(written(tmp_path / "graphs.json", text)))
     assert "graphs.json" in str(found.value)
 
 
 def test_no_file(tmp_path: Path):
     for reading in (lambda path: next(read_graphs(path)), read_sizes):
-        with raises("E-FILE-MISSING", path=tmp_path / "none.json"):
+        with raises("E-FILE-MISSING", tmp_path / "none.json"):
             reading(tmp_path / "none.json")

@@ -159,7 +159,7 @@ def test_where_it_is_found(folder, monkeypatch, tmp_path):
 def test_a_folder_that_was_named_must_have_it(folder, monkeypatch):
     monkeypatch.setenv("WNSEARCHDIR", str(folder))
     (folder / "data.verb").unlink()
-    with raises("E-WORDNET-MISSING", path=folder):
+    with raises("E-WORDNET-MISSING", folder):
         wordnet.find()
 
 
@@ -175,20 +175,20 @@ def test_a_folder_that_was_named_must_have_it(folder, monkeypatch):
 def test_a_damaged_data_file_is_named(folder, damage):
     data = folder / "data.noun"
     data.write_text(damage(data.read_text()))
-    with raises("E-FILE-MALFORMED", path=data):
+    with raises("E-FILE-MALFORMED", data):
         wordnet.WordNet(folder).synonyms("dog", "NOUN")
 
 
 def test_a_damaged_index_is_named(folder):
     index = folder / "index.noun"
     index.write_text(index.read_text().replace("dog n 2", "dog n two"))
-    with raises("E-FILE-MALFORMED", path=index):
+    with raises("E-FILE-MALFORMED", index):
         wordnet.WordNet(folder).senses("dog", "NOUN")
 
 
 def test_an_empty_file_is_named(folder):
     (folder / "index.noun").write_text("")
-    with raises("E-FILE-UNREADABLE", path=folder / "index.noun"):
+    with raises("E-FILE-UNREADABLE", folder / "index.noun"):
         wordnet.WordNet(folder).senses("dog", "NOUN")
 
 

@@ -81,7 +81,7 @@ def test_whatever_a_decoder_raises_is_an_image_error(
         raise error("x" * LONG)
 
     monkeypatch.setattr(decoding, "_to_rgb", fail)
-    with raises("E-IMAGE-BROKEN", path="a.png") as told:
+    with raises("E-IMAGE-BROKEN", "a.png") as told:
         decode(saved("PNG"), "a.png")
     assert is_sentence(told.value) and len(str(told.value)) < 1000
 
@@ -103,7 +103,7 @@ def test_postscript_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it was run")
 
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", ghostscript)
-    with raises("E-IMAGE-BROKEN", path="a.eps"):
+    with raises("E-IMAGE-BROKEN", "a.eps"):
         decode(saved("EPS"), "a.eps")
 
 

@@ -114,7 +114,7 @@ def test_it_is_refused(kind: str, tmp_path: Path) -> None:
 
 def test_a_narrow_crop_is_refused_and_a_long_picture_is_not(tmp_path: Path) -> None:
     saved(tmp_path, Image.new("RGB", (600, 60)), "png")
-    with raises("E-IMAGE-NARROW", path="odd.png"):
+    with raises("E-IMAGE-NARROW", "odd.png"):
         Picture(ImageRef("odd.png", (0, 0, 600, 1)), tmp_path).open()
     long = Picture(ImageRef("odd.png", (0, 0, 600, 600 // MAX_RATIO)), tmp_path)
     assert long.open().size == (600, 6)

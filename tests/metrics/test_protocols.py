@@ -66,7 +66,7 @@ def test_a_protocol_describes_every_choice() -> None:
 
 
 def test_an_unknown_protocol_is_refused_with_a_hint() -> None:
-    with raises("E-PROTOCOL-UNKNOWN", name="sugercrepe") as error:
+    with raises("E-PROTOCOL-UNKNOWN", "sugercrepe") as error:
         get_protocol("sugercrepe")
     assert "'sugarcrepe'" in str(error.value)
 
@@ -136,7 +136,7 @@ def test_a_registry_imports_on_demand() -> None:
     )
     assert registry.get("dumps") is json.dumps
     assert registry.names() == ["dumps", "no"]
-    with raises("E-THING-UNKNOWN", name="dump") as error:
+    with raises("E-THING-UNKNOWN", "dump") as error:
         registry.get("dump")
     assert "'dumps'" in str(error.value)
     with pytest.raises(ModuleNotFoundError):  # listed, and imported only when asked for

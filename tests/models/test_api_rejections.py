@@ -81,7 +81,7 @@ def test_a_model_that_rejects_everything_is_not_asked_for_long(
 ) -> None:
     model = load(f"m?image=png&mode={mode}")
     before, endpoint.always_fault = len(endpoint.asked), "400"
-    with raises("E-MODEL-REFUSES", questions=40) as error:
+    with raises("E-MODEL-REFUSES", 40) as error:
         score(model, several(tmp_path, 100), tmp_path, batch=40)
     assert is_sentence(error.value) and "rejects a request" in str(error.value)
     assert "the model refuses all of the first 40 questions" in str(error.value)

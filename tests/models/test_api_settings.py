@@ -85,5 +85,5 @@ def test_without_the_client_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "openai", None)
     for name in ("adapter", "client"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.api.{name}")
-    with raises("E-EXTRA-MISSING", extra="vlm"):
+    with raises("E-EXTRA-MISSING", "vlm"):
         importlib.import_module("counterpoint.models.api.adapter")

@@ -167,12 +167,12 @@ def test_ids():
 
 @pytest.mark.parametrize(("id", "near"), [("blind:lenght", "length"), ("blind:formt", "format")])
 def test_unknown_ids_are_answered_with_near_ones(id, near):
-    with raises("E-MODEL-UNKNOWN", name=id.removeprefix("blind:")) as caught:
+    with raises("E-MODEL-UNKNOWN", id.removeprefix("blind:")) as caught:
         load_model(id)
     assert f"Did you mean '{near}'?" in str(caught.value)
 
 
 def test_no_name_at_all_is_answered_with_the_list():
-    with raises("E-MODEL-UNKNOWN", name="") as caught:
+    with raises("E-MODEL-UNKNOWN", "") as caught:
         load_model("blind")
     assert "bow, chars, format, grammar, length, lm, ngram, plausible" in str(caught.value)

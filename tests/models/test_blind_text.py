@@ -330,7 +330,7 @@ def test_what_is_not_there_is_said_in_a_sentence(tmp_path, saved):
     refusal(f"blind:lm:{tmp_path}:model.gguf", "E-MODEL-BROKEN")
     refusal(f"blind:lm:{tmp_path / 'model.gguf'}", "E-MODEL-BROKEN")
     refusal(f"blind:lm:{saved['plausible'][0]}", "E-MODEL-BROKEN")  # T5 is no such model
-    with raises("E-MODEL-UNKNOWN", name="gramar"):
+    with raises("E-MODEL-UNKNOWN", "gramar"):
         load_model("blind:gramar")
 
 
@@ -359,7 +359,7 @@ def test_a_missing_package_names_the_extra(monkeypatch):
     for name in ("hf.loading", "blind.text"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with raises("E-EXTRA-MISSING", extra="vlm"):
+    with raises("E-EXTRA-MISSING", "vlm"):
         load_model("blind:grammar")
 
 

@@ -241,7 +241,7 @@ def test_enc_may_be_a_word_of_the_tokenizer(tmp_path):
 def test_what_cannot_be_scored_as_in_aro_is_refused(folders):
     refusal(f"blip-itm:{folders['blip-2']}?score=aro", "E-MODEL-UNSUITABLE")
     refusal(f"blip-itm:{folders['blip']}?score=aro", "E-TOKENIZER-MISMATCH")  # no room for [ENC]
-    refusal(f"blip-itm:{folders['blip']}?score=other", "E-OPTION-INVALID", option="score")
+    refusal(f"blip-itm:{folders['blip']}?score=other", "E-OPTION-INVALID")
 
 
 # --- precision and fingerprints ----------------------------------------------------------------

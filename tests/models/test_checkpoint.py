@@ -486,5 +486,5 @@ def test_towers_of_transformers_name_the_extra(config, tmp_path, monkeypatch):
         raise ImportError
 
     monkeypatch.setattr(open_clip, "create_model", refuse)
-    with raises("E-EXTRA-MISSING", extra="vlm"):
+    with raises("E-EXTRA-MISSING", "vlm"):
         load(tmp_path / "w.pt")

@@ -334,7 +334,7 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path: Path) -> None:
     refused("E-COLUMN-MISSING", trained, tmp_path / "only.csv", out)
     refused("E-FILE-MISSING", trained, tmp_path / "none.csv", out)
     refused("E-ENCODER-UNSUITABLE", trained, pairs, out, "lantern:judge")
-    with raises("E-MODEL-UNKNOWN", name="lantren"):
+    with raises("E-MODEL-UNKNOWN", "lantren"):
         trained(pairs, out, "lantren:a")
     assert not out.exists()
     refused("E-OUTPUT-EXISTS", trained, pairs, tmp_path)

@@ -337,11 +337,9 @@ def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
 
     families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
     monkeypatch.setattr(FAMILIES, "builtin", families)
-    with raises(
-        "E-MODEL-ID-INVALID", model="ensemble:blind:length+ensemble:random+random:2"
-    ) as caught:
+    with raises("E-MODEL-ID-INVALID", "ensemble:blind:length+ensemble:random+random:2") as caught:
         load("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
     assert is_sentence(caught.value)
-    with raises("E-MODEL-ID-INVALID", count=1) as caught:
+    with raises("E-MODEL-ID-INVALID", 1) as caught:
         ensemble(Judge())
     assert is_sentence(caught.value)

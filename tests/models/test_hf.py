@@ -404,7 +404,7 @@ def test_without_transformers_the_package_to_install_is_named(monkeypatch):
     for name in ("loading", "dual", "matching"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.hf.{name}", raising=False)
     for name in ("dual", "matching"):
-        with raises("E-EXTRA-MISSING", extra="vlm"):
+        with raises("E-EXTRA-MISSING", "vlm"):
             importlib.import_module(f"counterpoint.models.hf.{name}")
 
 

@@ -209,7 +209,7 @@ def test_a_tokenizer_reads_no_other_file(tmp_path):
         folder = save_model(
             tmp_path / key, {**CLIP, "text_cfg": {**TEXT, "tokenizer_kwargs": {key: value}}}
         )
-        with raises("E-CODE-REFUSED", setting=key):
+        with raises("E-CODE-REFUSED", key):
             load_model(f"open_clip:local-dir:{folder}", CPU)
 
 
@@ -220,7 +220,7 @@ def test_a_part_of_a_pipeline_that_is_code(tmp_path, marker):
     change(folder / "model_index.json", tokenizer=["transformers", "AutoTokenizer"])
     put_code(folder / "tokenizer", marker)
     change(folder / "tokenizer" / "tokenizer_config.json", auto_map=OWN, tokenizer_class="Own")
-    with raises("E-CODE-REFUSED", model=f"{tmp_path}/pipeline"):
+    with raises("E-CODE-REFUSED", f"{tmp_path}/pipeline"):
         diffusion.open_pipeline(str(folder), "cpu")
     assert not marker.exists()
 

@@ -121,7 +121,7 @@ def test_a_transform_of_another_kind_is_used_as_it_is() -> None:
 
 
 def test_decoding_on_a_gpu_needs_one() -> None:
-    with raises("E-DECODER-UNUSABLE", device="cpu"):
+    with raises("E-DECODER-UNUSABLE", "cpu"):
         load_model("world:base", LoadOptions("cpu", decode="gpu"))
-    with raises("E-DECODER-UNKNOWN", name="quick"):
+    with raises("E-DECODER-UNKNOWN", "quick"):
         LoadOptions("cpu", decode="quick")

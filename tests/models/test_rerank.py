@@ -226,16 +226,16 @@ def test_what_the_pair_scorer_refuses_is_left_out(tmp_path: Path) -> None:
 
 
 def test_other_kinds_and_options_are_refused() -> None:
-    with raises("E-MODEL-UNSUITABLE", model="judge"):
+    with raises("E-MODEL-UNSUITABLE", "judge"):
         reranker(3, pair=Reader())
-    with raises("E-MODEL-UNSUITABLE", model="towers"):
+    with raises("E-MODEL-UNSUITABLE", "towers"):
         Reranker(Member("towers", Judge()), Member("judge", Judge()))
     with raises("E-OPTION-INVALID"):
         reranker(0)
     with raises("E-OPTION-INVALID"):
         reranker(3, "left")
     for id in ("rerank:world:base", "rerank:random+random+random", "rerank:random+random?k=many"):
-        with raises("E-MODEL-ID-INVALID", model=id):
+        with raises("E-MODEL-ID-INVALID", id):
             load_model(id)
     assert reranker(3).fingerprint != reranker(4).fingerprint != reranker(4, "images").fingerprint
 

@@ -124,7 +124,7 @@ def test_a_second_copy_keeps_its_prefix():
 
 
 def test_a_weight_under_two_names_is_refused():
-    with raises("E-WEIGHTS-AMBIGUOUS", prefix="model."):
+    with raises("E-WEIGHTS-AMBIGUOUS", "model."):
         strip_prefixes({"model.logit_scale": torch.ones(1), "logit_scale": torch.zeros(1)})
 
 

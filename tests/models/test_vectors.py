@@ -193,7 +193,7 @@ def test_two_images_of_one_name_are_not_exported_as_one(tmp_path: Path) -> None:
         write_cases(cases, tmp_path / sub / "cases.parquet")
         places.append(tmp_path / sub / "cases.parquet")
     (tmp_path / "b" / "other.png").replace(tmp_path / "b" / "1.png")
-    with raises("E-NAME-REPEATED", name="1.png"):
+    with raises("E-NAME-REPEATED", "1.png"):
         cp.export_vectors(("towers", Towers()), places, tmp_path / "v")
     run = cp.evaluate(f"vectors:{few_named(tmp_path, '1.png')}", places)
     assert (

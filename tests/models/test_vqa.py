@@ -630,5 +630,5 @@ def test_a_chat_template_that_fails(tmp_path):
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "counterpoint.models.vqa.loading")
-    with raises("E-EXTRA-MISSING", extra="vlm"):
+    with raises("E-EXTRA-MISSING", "vlm"):
         import_module("counterpoint.models.vqa.loading")

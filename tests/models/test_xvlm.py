@@ -222,6 +222,6 @@ def test_other_checkpoints_are_refused(folder, tmp_path, change, code):
     torch.save({n: one for n, one in state.items() if one is not None}, tmp_path / "odd.pth")
     (tmp_path / "vocab.txt").write_text((folder / "vocab.txt").read_text())
     id = f"xvlm:{tmp_path}/odd.pth"
-    with raises(code, model=id) as caught:
+    with raises(code, id) as caught:
         load_model(id, LoadOptions(device="cpu"))
     assert str(caught.value).startswith(f"{id}: ") and is_sentence(caught.value)

@@ -335,7 +335,7 @@ def test_the_file_of_all_numbers_has_them(site: Path, runs: list[Run]) -> None:
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("years of work")
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "mine"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "mine"):
         make_board([], tmp_path / "mine", FAST)
     assert (tmp_path / "mine/thesis.tex").read_text() == "years of work"
 

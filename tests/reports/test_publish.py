@@ -381,7 +381,7 @@ def test_other_runs_replace_only_if_asked(tmp_path):
     out = tmp_path / "out"
     publish([bivlc()], out, FAST)
     before = contents(out)
-    with raises("E-OUTPUT-EXISTS", path=out):
+    with raises("E-OUTPUT-EXISTS", out):
         publish([bivlc(13)], out, FAST)
     assert contents(out) == before
     publish([bivlc(13)], out, replace(FAST, overwrite=True))
@@ -394,7 +394,7 @@ def test_what_publish_did_not_write_is_never_replaced(tmp_path, name):
     out.mkdir()
     (out / name).write_text("{}")
     for overwrite in (False, True):
-        with raises("E-OUTPUT-EXISTS", path=out):
+        with raises("E-OUTPUT-EXISTS", out):
             publish([bivlc()], out, replace(FAST, overwrite=overwrite))
     assert (out / name).read_text() == "{}"
 
@@ -496,6 +496,6 @@ def test_a_task_has_one_value(tmp_path):
     ]
     assert len(found) == len(set(found)) > 2
     assert ("imirandam/BiVLC", "image-detection.group") in found
-    with raises("E-TASK-REPEATED", dataset="imirandam/BiVLC"):
+    with raises("E-TASK-REPEATED", "imirandam/BiVLC"):
         publish([bivlc(), bivlc(14)], tmp_path / "two", FAST)
     assert not (tmp_path / "two").exists()

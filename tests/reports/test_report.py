@@ -209,7 +209,7 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
     material = gather([published_run("ours")])
     found = numbers_of(material, resamples=FEW)
     assert beside_papers(material, found).all() == []
-    with raises("E-MODEL-UNKNOWN", name="NegKLIP"):
+    with raises("E-MODEL-UNKNOWN", "NegKLIP"):
         beside_papers(material, found, {"ours": "NegKLIP"})
 
 

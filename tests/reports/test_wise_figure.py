@@ -68,6 +68,6 @@ def test_the_plot_is_an_svg_with_its_names_as_they_are(tmp_path):
 
 
 def test_a_line_without_a_scored_case_is_not_drawn(tmp_path):
-    with raises("E-RUN-EMPTY", path=tmp_path / "line.svg"):
+    with raises("E-RUN-EMPTY", tmp_path / "line.svg"):
         draw_line({0.0: [], 1.0: []}, tmp_path / "line.svg", "nothing")
     assert list(tmp_path.iterdir()) == []

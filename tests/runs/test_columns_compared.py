@@ -96,7 +96,7 @@ def test_cases_and_galleries_are_matched_by_id_in_any_order(seed: int) -> None:
 def test_galleries_that_lost_different_images_are_not_compared() -> None:
     whole, less = build(gallery(owned(6, 1))), build(gallery(owned(7, 1)))
     runs = [run_of(part(cases, random_scores(cases, 0))) for cases in (whole, less)]
-    with raises("E-CASES-DIFFER", benchmark="bench", id="gallery", cases=1):
+    with raises("E-CASES-DIFFER", "bench", "gallery", 1):
         compare(*runs)
 
 

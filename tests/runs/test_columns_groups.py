@@ -143,7 +143,7 @@ def test_a_run_that_did_not_score_what_a_protocol_counts_is_refused() -> None:
     short, whole = (
         run_of(part(cases, random_scores(cases, 0), protocol)) for protocol in (skipping, STRICT)
     )
-    with raises("E-PROTOCOL-MISFIT", benchmark="bench", protocol="strict"):
+    with raises("E-PROTOCOL-MISFIT", "bench", "strict"):
         rows(short, STRICT, resamples=20)
     assert rows(whole, skipping, resamples=20) == rows(short, skipping, resamples=20)
     more = replace(skipping, skip=frozenset({"odd", "even"}))

@@ -189,7 +189,7 @@ def test_the_query_of_a_pair_is_part_of_case_files(tmp_path: Path) -> None:
     write_cases(cases, tmp_path / "cases.parquet")
     assert read_cases(tmp_path / "cases.parquet").frame.equals(cases.frame)
     path.write_text(json.dumps(line | {"query": ["a"]}) + "\n")
-    with raises("E-CASE-MALFORMED", field="query"):
+    with raises("E-CASE-MALFORMED", "query"):
         read_cases(path)
 
 

@@ -190,7 +190,7 @@ def test_ranks_are_shown_where_some_case_has_two_negatives() -> None:
 
 
 def test_a_protocol_of_other_captions_is_refused() -> None:
-    with raises("E-PROTOCOL-MISFIT", benchmark="bench", protocol="aro-order"):
+    with raises("E-PROTOCOL-MISFIT", "bench", "aro-order"):
         rows(random_run(table(10), seed=0), PROTOCOLS["aro-order"])
 
 
@@ -393,11 +393,11 @@ def test_runs_that_share_nothing_are_refused() -> None:
     cases = table(10)
     a = run_of(part(cases, random_scores(cases, 0), name="one"), model="clip")
     b = run_of(part(cases, random_scores(cases, 0), name="two"), model="siglip")
-    with raises("E-RUNS-DISJOINT", models=("clip", "siglip")):
+    with raises("E-RUNS-DISJOINT", ("clip", "siglip")):
         compare(a, b)
     half = np.arange(10) < 5
     parts = [part(cases.keep(mask), np.zeros(15)) for mask in (half, ~half)]
-    with raises("E-RUNS-DISJOINT", benchmark="bench"):
+    with raises("E-RUNS-DISJOINT", "bench"):
         compare(*map(run_of, parts))
 
 
@@ -413,7 +413,7 @@ def test_runs_on_other_data_are_refused(column: str) -> None:
         .alias(column)
     )
     a, b = (run_of(part(c, np.zeros(30))) for c in (cases, Cases(frame)))
-    with raises("E-CASES-DIFFER", benchmark="bench", id="case-3", cases=1):
+    with raises("E-CASES-DIFFER", "bench", "case-3", 1):
         compare(a, b)
 
 
@@ -423,7 +423,7 @@ def test_runs_of_other_protocols_need_one_to_agree_on() -> None:
         run_of(part(cases, random_scores(cases, seed), name))
         for seed, name in enumerate(("strict", "sugarcrepe"))
     )
-    with raises("E-PROTOCOLS-DIFFER", protocols=("strict", "sugarcrepe")):
+    with raises("E-PROTOCOLS-DIFFER", ("strict", "sugarcrepe")):
         compare(a, b)
     assert compare(a, b, PROTOCOLS["strict"], resamples=20)
 

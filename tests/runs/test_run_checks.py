@@ -36,7 +36,7 @@ def folder(right_run: Path, tmp_path: Path) -> Path:
 
 
 def refuse(folder: Path, file: str = "run.json", **data: object) -> None:
-    with raises("E-RUN-DAMAGED", path=folder / file, **data) as error:
+    with raises("E-RUN-DAMAGED", folder / file, *data.values()) as error:
         load_run(folder)
     assert is_sentence(error.value) and len(str(error.value)) < 1000
 

@@ -112,7 +112,7 @@ def test_a_run_of_which_everything_was_left_out_is_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_older_run_is_replaced_and_nothing_else_stays(folder: Path) -> None:
     newer = random_run(table(4), seed=9, model="newer")
-    with raises("E-OUTPUT-EXISTS", path=folder):
+    with raises("E-OUTPUT-EXISTS", folder):
         save_run(newer, folder)
     assert_same(load_run(folder), full_run())
     save_run(newer, folder, overwrite=True)
@@ -131,7 +131,7 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
         raise OSError("disk full")
 
     monkeypatch.setattr(folders.ScoreWriter, "add_scores", fail)
-    with raises("E-OUTPUT-UNWRITABLE", path=folder):
+    with raises("E-OUTPUT-UNWRITABLE", folder):
         save_run(random_run(table(4), seed=9), folder, overwrite=True)
     assert_same(load_run(folder), full_run())
     assert find_runs(folder.parent) == [folder]
@@ -139,14 +139,14 @@ def test_a_failure_leaves_the_older_run(folder: Path, monkeypatch: pytest.Monkey
 
 def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    with raises("E-OUTPUT-EXISTS", path=tmp_path):
+    with raises("E-OUTPUT-EXISTS", tmp_path):
         save_run(random_run(table(4), seed=0), tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("years of work")
-    with raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "out"):
+    with raises("E-OUTPUT-UNWRITABLE", tmp_path / "out"):
         save_run(random_run(table(4), seed=0), tmp_path / "out")
     assert (tmp_path / "out").read_text() == "years of work"
 
@@ -167,10 +167,10 @@ def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
     flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
     for damaged in (whole[:-10], flipped, b""):
         path.write_bytes(damaged)
-        with raises("E-RUN-DAMAGED", path=path):
+        with raises("E-RUN-DAMAGED", path):
             load_run(folder)
     path.unlink()
-    with raises("E-RUN-DAMAGED", path=path):
+    with raises("E-RUN-DAMAGED", path):
         load_run(folder)
 
 
@@ -179,13 +179,13 @@ def test_a_damaged_table_is_refused(name: str, folder: Path) -> None:
 )
 def test_a_damaged_manifest_is_refused(text: str, folder: Path) -> None:
     (folder / "run.json").write_text(text)
-    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
+    with raises("E-RUN-DAMAGED", folder / "run.json"):
         load_run(folder)
 
 
 def test_a_manifest_of_another_format_is_refused(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps({**manifest_of(folder), "format": 99}))
-    with raises("E-RUN-FORMAT", format=99):
+    with raises("E-RUN-FORMAT", 99):
         load_run(folder)
 
 
@@ -194,7 +194,7 @@ def test_a_manifest_that_lost_a_part_is_refused(key: str, folder: Path) -> None:
     manifest = manifest_of(folder)
     del manifest["benchmarks"]["captions"][key]
     (folder / "run.json").write_text(json.dumps(manifest))
-    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
+    with raises("E-RUN-DAMAGED", folder / "run.json"):
         load_run(folder)
 
 
@@ -202,16 +202,16 @@ def test_a_manifest_of_an_unknown_choice_is_refused(folder: Path) -> None:
     manifest = manifest_of(folder)
     manifest["benchmarks"]["captions"]["protocol"]["colour"] = "red"
     (folder / "run.json").write_text(json.dumps(manifest))
-    with raises("E-RUN-DAMAGED", path=folder / "run.json"):
+    with raises("E-RUN-DAMAGED", folder / "run.json"):
         load_run(folder)
 
 
 def test_no_run_and_several_runs_are_refused(tmp_path: Path) -> None:
-    with raises("E-RUN-MISSING", path=tmp_path / "nowhere"):
+    with raises("E-RUN-MISSING", tmp_path / "nowhere"):
         load_run(tmp_path / "nowhere")
     for name in ("one", "two"):
         save_run(random_run(table(4), seed=0, model=name), tmp_path / name)
-    with raises("E-RUN-AMBIGUOUS", runs=[tmp_path / "one", tmp_path / "two"]):
+    with raises("E-RUN-AMBIGUOUS", [tmp_path / "one", tmp_path / "two"]):
         load_run(tmp_path)
     assert find_runs(tmp_path) == [tmp_path / "one", tmp_path / "two"]
     assert load_run(tmp_path / "two").model == "two"

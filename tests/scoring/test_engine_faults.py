@@ -242,7 +242,7 @@ def test_a_run_names_what_was_left_out_and_keeps_the_rest(tmp_path: Path) -> Non
 def test_a_run_of_which_nothing_is_left_is_an_error(tmp_path: Path) -> None:
     bad = write_benchmark(tmp_path / "bad", "gone.png", "gone too.png")
     model = Towers()
-    with raises("E-RUN-EMPTY", left_out=2):
+    with raises("E-RUN-EMPTY", 2):
         evaluate([("towers", model)], bad, store=tmp_path / "store", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert model.images == model.captions == []
@@ -326,7 +326,7 @@ def test_an_object_of_no_kind_is_refused(tmp_path: Path) -> None:
         fingerprint = "nothing"
 
     assert complaint("E-MODEL-INVALID", Nothing(), tmp_path) == {"model": "Nothing"}
-    with raises("E-MODEL-INVALID", model="Nothing"):
+    with raises("E-MODEL-INVALID", "Nothing"):
         evaluate([("x", Nothing())], "world-swap:size=2", store=tmp_path, out=tmp_path / "run")  # type: ignore
     assert not (tmp_path / "run").exists()
 
@@ -334,7 +334,7 @@ def test_an_object_of_no_kind_is_refused(tmp_path: Path) -> None:
 def test_results_that_vanish_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when somebody deletes the store during a run."""
     monkeypatch.setattr(Store, "put", lambda self, items: None)
-    with raises("E-STORE-DAMAGED", path=tmp_path / "store") as error:
+    with raises("E-STORE-DAMAGED", tmp_path / "store") as error:
         run_engine(Towers(), {"bench": one_file(tmp_path)}, tmp_path / "store")
     assert is_sentence(error.value)
 

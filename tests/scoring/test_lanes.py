@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_decoded_costs_its_image_only(tmp_path, shown) -> 
     class Decodes(ReadingTowers):
         def encode_images(self, images: Sequence[Any]) -> np.ndarray:
             if any(isinstance(image, str) for image in images):
-                raise ImageError("E-IMAGE-BROKEN", "a JPEG: broken.", path="")
+                raise ImageError("E-IMAGE-BROKEN", "a JPEG: broken.")
             return super().encode_images(images)
 
     model = Decodes()

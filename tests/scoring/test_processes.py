@@ -93,7 +93,7 @@ def test_a_process_that_dies_every_time_is_one_sentence(tmp_path: Path) -> None:
 def test_errors_of_a_model_arrive_as_themselves(kind: str, tmp_path: Path) -> None:
     with raises("E-MODEL-OUTPUT") as caught:
         answers("cpu,cpu", kind, fail, tmp_path)
-    assert str(caught.value) == "the weights are gone." and caught.value.data["items"] <= BATCH
+    assert str(caught.value) == "the weights are gone."
     assert "worker_models.py" in caught.value.__notes__[0]  # where it was raised
 
 

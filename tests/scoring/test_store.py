@@ -121,7 +121,7 @@ def test_values_of_any_size_are_kept(tmp_path: Path) -> None:
 
 def test_a_put_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with Store(tmp_path) as opened:
-        with raises("E-STORE-UNUSABLE", path=tmp_path, cause="SQLITE_FULL") as error:
+        with raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_FULL") as error:
             with opened._connection:
                 opened._connection.execute("PRAGMA max_page_count = 25")
             opened.put({key(1): b"good", key("large"): bytes(1_000_000), key(2): b"good"})
@@ -283,7 +283,7 @@ def test_values_of_the_older_format_are_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("garbage", [b"garbage" * 100, bytes(200_000), b"\xff" * 200_000])
 def test_garbage_instead_of_the_data_is_refused(tmp_path: Path, garbage: bytes) -> None:
     fill(tmp_path, 20).write_bytes(garbage)
-    with raises("E-STORE-DAMAGED", path=tmp_path) as error:
+    with raises("E-STORE-DAMAGED", tmp_path) as error:
         Store(tmp_path)
     assert is_sentence(error.value)
 
@@ -327,7 +327,7 @@ def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_not_taken_for_damage(tmp_path: Path) -> None:
-    full = raises("E-STORE-UNUSABLE", path=tmp_path, cause="SQLITE_FULL")
+    full = raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_FULL")
     with full as error, Store(tmp_path) as opened:
         opened._connection.execute("PRAGMA max_page_count = 25")  # SQLite then says: disk full
         opened.put({key("large"): bytes(1_000_000)})
@@ -339,7 +339,7 @@ def test_a_read_only_store_can_be_read_and_says_why_it_is_not_written(tmp_path: 
     with Store(tmp_path) as opened:
         opened._connection.execute("PRAGMA query_only = ON")  # file modes do not stop root
         assert opened.get([key(7)]) == [bytes([7]) * ITEM]
-        with raises("E-STORE-UNUSABLE", path=tmp_path, cause="SQLITE_READONLY") as error:
+        with raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_READONLY") as error:
             opened.put({key(7): b"other"})
         assert is_sentence(error.value)
         opened.remember(key("file"), b"what may be lost does not end the run")
@@ -349,7 +349,7 @@ def test_a_read_only_store_can_be_read_and_says_why_it_is_not_written(tmp_path: 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, below: str) -> None:
     file = tmp_path / "file"
     file.write_text("not a folder")
-    with raises("E-STORE-UNUSABLE", path=file / below) as error:
+    with raises("E-STORE-UNUSABLE", file / below) as error:
         Store(file / below)
     assert is_sentence(error.value)
     assert file.read_text() == "not a folder"
@@ -377,7 +377,7 @@ def test_a_folder_that_cannot_be_had_is_said(
 
     monkeypatch.setattr(owner, name, refuse)  # file modes would not stop a test run by root
     code = "E-STORE-UNUSABLE" if cause else "E-STORE-DAMAGED"
-    with raises(code, path=tmp_path / "store", cause=cause) as error:
+    with raises(code, tmp_path / "store", cause) as error:
         Store(tmp_path / "store")
     assert is_sentence(error.value)
 

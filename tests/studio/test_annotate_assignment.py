@@ -162,7 +162,7 @@ def test_teams_are_drawn_by_the_seed(tmp_path):
 
 def test_teams_that_do_not_divide_the_annotators_are_refused(tmp_path):
     database = opened(tmp_path)
-    with raises("E-CAMPAIGN-INVALID", field="fixed"):
+    with raises("E-CAMPAIGN-INVALID", "fixed"):
         campaign(database, "world-bi:size=4", "both-ways", people=3, overlap=2, fixed=True)
     database.close()
 

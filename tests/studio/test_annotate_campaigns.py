@@ -183,11 +183,11 @@ def test_what_cannot_be_asked_is_counted_and_named(database, tmp_path):
     write_cases(Cases.build(mixed, root=tmp_path, source="t"), tmp_path / "mixed.parquet")
     made = campaign(database, tmp_path / "mixed.parquet", "text-to-image")
     assert made.items == 2 and made.left_out == {"cases: an image is missing": 1}
-    with raises("E-CAMPAIGN-EMPTY", kind="which-image"):
+    with raises("E-CAMPAIGN-EMPTY", "which-image"):
         campaign(database, "world-replace:size=3", "which-image", name="d")
     with raises("E-CAMPAIGN-EXISTS"):
         campaign(database, "world-replace:size=3", "rank")
-    with raises("E-CAMPAIGN-INVALID", field="overlap"):
+    with raises("E-CAMPAIGN-INVALID", "overlap"):
         campaign(database, "world-replace:size=3", "rank", name="e", overlap=3)
     with raises("E-CAMPAIGN-NAME"):
         campaign(database, "world-replace:size=3", "rank", name="../x")
@@ -251,7 +251,7 @@ def test_a_rerendering_is_asked_of_its_caption_beside_the_image(database):
         [caption] = question.captions
         assert question.right == (0,) and question.images[0].ref == images[caption][0]
         assert question.images[1].ref not in images[caption]
-    with raises("E-CAMPAIGN-EMPTY", kind="renderings"):
+    with raises("E-CAMPAIGN-EMPTY", "renderings"):
         campaign(database, "world-bi:size=3", "renderings", name="d")
 
 

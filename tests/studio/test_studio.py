@@ -331,7 +331,7 @@ def test_a_port_in_use_is_a_sentence():
     with bound("127.0.0.1", 0) as held:
         held.listen()
         port = held.getsockname()[1]
-        with raises("E-PORT-UNAVAILABLE", port=port):
+        with raises("E-PORT-UNAVAILABLE", port):
             bound("127.0.0.1", port)
 
 

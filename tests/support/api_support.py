@@ -74,7 +74,7 @@ def picture(folder: Path, name: str) -> Picture:
 
 def refusal(rest: str, code: str, **data: object) -> str:
     """The sentence with which a model is refused; the key is not in it."""
-    with raises(code, **data) as error:
+    with raises(code, *data.values()) as error:
         load(rest)
     assert str(error.value).endswith(".") and "\n" not in str(error.value)
     assert KEY not in str(error.value)

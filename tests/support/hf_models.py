@@ -350,7 +350,7 @@ def load(family: str, folder: Path, precision: str = "fp32") -> Any:
 
 def refusal(id: str, code: str, **data: object) -> str:
     """The message with which a model is refused: it must be one line that a user can read."""
-    with raises(code, **data) as caught:
+    with raises(code, *data.values()) as caught:
         load_model(id, LoadOptions("cpu"))
     message = str(caught.value)
     assert message.endswith(".") and "\n" not in message and len(message) < 700

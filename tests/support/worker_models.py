@@ -128,7 +128,7 @@ def die(folder: Path, items: int) -> None:
 
 
 def fail(folder: Path, items: int) -> None:
-    raise ModelError("E-MODEL-OUTPUT", "the weights are gone.", items=items)
+    raise ModelError("E-MODEL-OUTPUT", "the weights are gone.")
 
 
 class OddError(Exception):

@@ -85,15 +85,15 @@ def test_the_projection_is_trained_and_not_saved_with_the_model(tmp_path):
 
 
 def test_what_has_no_decoder_is_refused_in_one_sentence(tmp_path):
-    with raises("E-MODEL-UNSUITABLE", model="world"):
+    with raises("E-MODEL-UNSUITABLE", "world"):
         other = load(save_model(tmp_path / "start"))
         other.tokenizer.vocab_size = 49408
         open_captioner("world", other, Towers(other), 0)
-    with raises("E-MODEL-MISSING", model="decoder=hf:nowhere-at-all"):
+    with raises("E-MODEL-MISSING", "decoder=hf:nowhere-at-all"):
         other = load(tmp_path / "start")
         open_captioner("hf:nowhere-at-all", other, Towers(other), 0)
     recipe = small_recipe(tmp_path, name="read-clip")
-    with raises("E-MODEL-UNSUITABLE", model="world") as caught:
+    with raises("E-MODEL-UNSUITABLE", "world") as caught:
         build(recipe, Ranks(0, 2, torch.device("cpu")))
     assert "one process" in str(caught.value)
 

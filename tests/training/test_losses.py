@@ -211,13 +211,13 @@ def test_a_term_without_its_data_is_refused_unless_it_has_no_weight():
     given = parts((2, 1, 1), "all")
     bare = Features(given["images"], given["captions"], torch.tensor(SCALE))
     assert list(loss(bare, [Term("clip"), Term("analogy", 0.0)])) == ["clip"]
-    with raises("E-LOSS-INPUT-MISSING", term="negatives", field="negatives"):
+    with raises("E-LOSS-INPUT-MISSING", "negatives", "negatives"):
         loss(bare, [Term("negatives")])
-    with raises("E-LOSS-INPUT-MISSING", term="negclip", field="hard_images"):
+    with raises("E-LOSS-INPUT-MISSING", "negclip", "hard_images"):
         loss(replace(bare, negatives=given["negatives"]), [Term("negclip")])
-    with raises("E-LOSS-INPUT-MISSING", term="hold", field="start_images"):
+    with raises("E-LOSS-INPUT-MISSING", "hold", "start_images"):
         loss(bare, [Term("hold")])
-    with raises("E-LOSS-INPUT-MISSING", term="siglip", field="bias"):
+    with raises("E-LOSS-INPUT-MISSING", "siglip", "bias"):
         loss(bare, [Term("siglip")])
 
 

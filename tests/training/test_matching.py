@@ -93,5 +93,5 @@ def test_iterations_follow_each_other_and_are_not_done_again(tmp_path):
 
 def test_other_cases_are_refused_in_one_sentence(tmp_path):
     model = tiny_start(tmp_path / "start")
-    with raises("E-BENCHMARK-UNSUITABLE", benchmark="world-swap:size=4"):
+    with raises("E-BENCHMARK-UNSUITABLE", "world-swap:size=4"):
         match_at_test_time(model, "world-swap:size=4", tmp_path / "out", FAST, device="cpu")

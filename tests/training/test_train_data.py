@@ -127,7 +127,7 @@ def test_ranks_share_the_batch_of_one_process(tmp_path):
         assert torch.equal(torch.cat([b.images for b in parts]), joined.images)
         assert [t for b in parts for t in said(b.negatives)] == said(joined.negatives)
         assert [t for b in parts for t in said(b.hard.captions)] == said(joined.hard.captions)
-    with raises("E-BATCH-INDIVISIBLE", batch=4, processes=3):
+    with raises("E-BATCH-INDIVISIBLE", 4, 3):
         opened(path, batch=4, ranks=3)
 
 
@@ -343,7 +343,7 @@ def test_problems_of_an_old_checkpoint():
 
 def test_a_wrong_folder_is_an_error_at_once(tmp_path):
     data = opened(training_file(tmp_path), images=tmp_path / "elsewhere")
-    with raises("E-DATA-UNREADABLE", name=str(tmp_path / "train.parquet")):
+    with raises("E-DATA-UNREADABLE", str(tmp_path / "train.parquet")):
         data.batch(0, 0)
 
 
@@ -373,7 +373,7 @@ def test_rows_without_an_image_are_left_out_and_counted(tmp_path):
     ],
 )
 def test_what_no_row_has_cannot_be_asked_for(tmp_path, config, code, data):
-    with raises(code, **data):
+    with raises(code, *data.values()):
         opened(training_file(tmp_path), **config)
 
 
@@ -381,31 +381,31 @@ def test_what_no_row_has_cannot_be_asked_for(tmp_path, config, code, data):
 def test_a_column_of_empty_lists_cannot_be_asked_for(tmp_path, field):
     rows = [{**row, field: [], "negative_images": []} for row in rows_of()]
     path = training_file(tmp_path, rows)
-    with raises("E-DATA-EMPTY", field={"neighbours": "hard_images"}.get(field, field)):
+    with raises("E-DATA-EMPTY", {"neighbours": "hard_images"}.get(field, field)):
         opened(path, hard_images=3)
 
 
 def test_neighbours_are_images_of_the_file(tmp_path):
     rows = [{**row, "neighbours": ["elsewhere/1.png"]} for row in rows_of()]
-    with raises("E-DATA-EMPTY", field="hard_images"):
+    with raises("E-DATA-EMPTY", "hard_images"):
         opened(training_file(tmp_path, rows), hard_images=3)
 
 
 def test_files_that_are_not_training_files(tmp_path):
-    with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
+    with raises("E-FILE-MISSING", tmp_path / "none.parquet"):
         opened(tmp_path / "none.parquet")
     (tmp_path / "a.parquet").write_bytes(b"no table")
-    with raises("E-FILE-MALFORMED", path=tmp_path / "a.parquet"):
+    with raises("E-FILE-MALFORMED", tmp_path / "a.parquet"):
         opened(tmp_path / "a.parquet")
     pl.DataFrame({"image": ["a.png"]}).write_parquet(tmp_path / "b.parquet")
-    with raises("E-COLUMN-MISSING", column="caption"):
+    with raises("E-COLUMN-MISSING", "caption"):
         opened(tmp_path / "b.parquet")
     (tmp_path / "c.csv").write_text("title,filepath\n")
-    with raises("E-FILE-ENDING", path=tmp_path / "c.csv"):
+    with raises("E-FILE-ENDING", tmp_path / "c.csv"):
         opened(tmp_path / "c.csv")
-    with raises("E-SAMPLES-FEW", samples=12, batch=13):
+    with raises("E-SAMPLES-FEW", 12, 13):
         opened(training_file(tmp_path), batch=13)
-    with raises("E-DATA-MISSING", kind="pairs"):
+    with raises("E-DATA-MISSING", "pairs"):
         open_data(DataConfig(kind="pairs"), preprocess, tokenize, batch=1, seed=0)
 
 

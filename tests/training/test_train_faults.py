@@ -80,7 +80,7 @@ def changed(folder: Path, **columns: list) -> Path:
     ],
 )
 def test_lists_that_do_not_fit_are_told_before_training(tmp_path, columns, config, column):
-    with raises("E-FILE-MALFORMED", column=column, row=1):
+    with raises("E-FILE-MALFORMED", column, 1):
         opened(changed(tmp_path, **columns), **config)
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_asked_for_need_not_have_types(tmp_path):
 
 def test_hard_images_need_another_sample(tmp_path):
     path = training_file(tmp_path, rows_of(2)[1:])
-    with raises("E-SAMPLES-FEW", samples=1):
+    with raises("E-SAMPLES-FEW", 1):
         opened(path, batch=1, hard_images=3)
 
 
@@ -133,7 +133,7 @@ def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch
 def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, only, code, field):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
-    with raises(code, path=tmp_path / "a.tar", field=field):
+    with raises(code, tmp_path / "a.tar", field):
         opened(tmp_path / "a.tar", batch=2, kind="webdataset", positives=False, only=only)
 
 
@@ -143,14 +143,14 @@ def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, on
 @pytest.mark.parametrize("change", ["wise=0.5", "cached_batch=4"])
 def test_running_means_are_not_mixed_or_cached(tmp_path, change):
     tiny_start(tmp_path / "start", RESNET)
-    with raises("E-RECIPE-INVALID", keys=[change.partition("=")[0]]):
+    with raises("E-RECIPE-INVALID", [change.partition("=")[0]]):
         run_small(tmp_path, change)
     run_small(tmp_path, change, "freeze=image", "steps=1", out="frozen")
 
 
 def test_lora_that_would_leave_a_tower_out_is_refused(tmp_path):
     tiny_start(tmp_path / "start", RESNET)
-    with raises("E-LORA-TARGET", target="attention", towers=["image"]):
+    with raises("E-LORA-TARGET", "attention", ["image"]):
         run_small(tmp_path, "lora.rank=2")
     run_small(tmp_path, "lora.rank=2", "freeze=image", "steps=1", out="frozen")
 
@@ -168,7 +168,7 @@ def test_weights_that_a_gradient_broke_are_not_kept(tmp_path, monkeypatch):
         return value + (f.images * 0).sum().abs().sqrt() if len(calls) == 4 else value
 
     monkeypatch.setattr(published, "clip", clip)
-    with raises("E-LOSS-NON-FINITE", kept=2):
+    with raises("E-LOSS-NON-FINITE", 2):
         run_small(tmp_path)
     kept = load_file(last_checkpoint(tmp_path / "run") / "weights.safetensors")
     assert all(bool(value.isfinite().all()) for value in kept.values())
@@ -187,7 +187,7 @@ def test_a_full_gpu_is_one_sentence_and_the_run_goes_on(tmp_path, monkeypatch):
 
     with monkeypatch.context() as broken:
         broken.setattr(published, "clip", clip)
-        with raises("E-GPU-FULL", kept=2) as error:
+        with raises("E-GPU-FULL", 2) as error:
             run_small(tmp_path)
     assert "Tried 1 GiB" in str(error.value) and "3 MiB free" not in str(error.value)
     run_small(tmp_path)
@@ -301,13 +301,13 @@ def test_what_is_missing_is_told_before_a_model_is_loaded(
 ):
     monkeypatch.setattr(loop, "build", lambda *_: pytest.fail("too late"))
     given = (f"data.path={training_file(tmp_path)}", f"out={tmp_path / 'run'}", "device=cpu")
-    with raises(code, **data):
+    with raises(code, *data.values()):
         train(load_recipe("hp-hn", [*given, *changes]))
 
 
 def test_mistakes_are_told_at_once_and_by_their_names():
     changes = ["loss.foo.weight=1", "lr=abc", "hn_wieght=3", "hn_weight=-1", "lora=none"]
     keys = ["loss.foo.weight", "loss.negatives.weight", "lr", "hn_wieght"]
-    with raises("E-RECIPE-INVALID", keys=keys) as told:
+    with raises("E-RECIPE-INVALID", keys) as told:
         load_recipe("hp-hn", changes, world=True)
     assert "did you mean 'hn_weight'" in str(told.value)

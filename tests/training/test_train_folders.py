@@ -95,7 +95,7 @@ def test_a_folder_is_free_again_after_a_failure(tmp_path, monkeypatch):
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "file" / "run") as caught:
+    with raises("E-OUTPUT-UNWRITABLE", tmp_path / "file" / "run") as caught:
         loop.train(small_recipe(tmp_path, out="file/run"))
     assert "\n" not in str(caught.value)
 

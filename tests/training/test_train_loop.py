@@ -175,7 +175,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
         return {n: v * math.nan for n, v in values.items()} if len(calls) > 5 else values
 
     monkeypatch.setattr(terms, "loss", broken)
-    with raises("E-LOSS-NON-FINITE", kept=4):
+    with raises("E-LOSS-NON-FINITE", 4):
         run_small(tmp_path, "steps=9", "log_every=3")
     steps = sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir())
     assert steps == ["step-00000002", "step-00000004"]
@@ -187,18 +187,18 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
-    with raises("E-OUTPUT-EXISTS", path=tmp_path / "run"):
+    with raises("E-OUTPUT-EXISTS", tmp_path / "run"):
         run_small(tmp_path)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["thesis.txt"]
 
 
 def test_data_without_what_a_term_needs(tmp_path):
-    with raises("E-LOSS-INPUT-MISSING", field="negatives"):
+    with raises("E-LOSS-INPUT-MISSING", "negatives"):
         run_small(tmp_path, "data.negatives=0")
 
 
 def test_a_batch_larger_than_the_data(tmp_path):
-    with raises("E-SAMPLES-FEW", batch=64):
+    with raises("E-SAMPLES-FEW", 64):
         run_small(tmp_path, "batch=64")
 
 
@@ -233,7 +233,7 @@ def test_tensorboard_files_hold_the_terms(tmp_path):
 
 def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with raises("E-PACKAGE-MISSING", package="wandb"):
+    with raises("E-PACKAGE-MISSING", "wandb"):
         run_small(tmp_path, "wandb=true")
 
 

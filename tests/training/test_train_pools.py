@@ -148,7 +148,7 @@ def test_a_locked_run_in_bf16(tmp_path, pool):
 @pytest.mark.parametrize("name", ["CLIP", "clip", "siglip"])
 def test_other_models_have_no_pool(tmp_path, name):
     id = start_in(tmp_path, name)
-    with raises("E-MODEL-UNSUITABLE", model=id) as caught:
+    with raises("E-MODEL-UNSUITABLE", id) as caught:
         build(recipe_in(tmp_path, id, "lock={tower: image, pool: attention}"), CPU)
     assert str(caught.value).count(".") <= 2 + id.count(".")
 
@@ -166,5 +166,5 @@ def test_a_pool_that_does_not_fit_is_refused(tmp_path):
     wrong += ({"kind": "mean", "heads": 4, "center": "yes"},)
     for entry in wrong:
         path.write_text(json.dumps({**json.loads(path.read_text()), "counterpoint_pool": entry}))
-        with raises("E-MODEL-UNSUITABLE", model=done.model):
+        with raises("E-MODEL-UNSUITABLE", done.model):
             load_model(done.model, LoadOptions("cpu"))

@@ -220,7 +220,7 @@ def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
 )
 def test_another_recipe_is_refused_by_its_first_difference(tmp_path, monkeypatch, change, key):
     broken_off(tmp_path, monkeypatch, 3, out="run")
-    with raises("E-OUTPUT-EXISTS", key=key) as caught:
+    with raises("E-OUTPUT-EXISTS", key) as caught:
         run_small(tmp_path, change)
     assert "\n" not in str(caught.value)
 
@@ -239,7 +239,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path, monkeypatch):
     from safetensors.torch import save_file
 
     save_file({name: value * 2 for name, value in state.items()}, path)
-    with raises("E-OUTPUT-EXISTS", key="model"):
+    with raises("E-OUTPUT-EXISTS", "model"):
         run_small(tmp_path)
 
 
@@ -289,7 +289,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_last(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints, "save_file", full)
-    with raises("E-OUTPUT-UNWRITABLE", cause="ENOSPC"):
+    with raises("E-OUTPUT-UNWRITABLE", "ENOSPC"):
         save(tmp_path, small(2), keep=1)
     found = load_last(tmp_path, CPU)
     assert found is not None and found.step == 1
@@ -301,7 +301,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, name):
     save(tmp_path, small(2), keep=2)
     path = last_checkpoint(tmp_path) / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with raises("E-CHECKPOINT-DAMAGED", step=2):
+    with raises("E-CHECKPOINT-DAMAGED", 2):
         load_last(tmp_path, CPU)
     shutil.rmtree(path.parent)
     found = load_last(tmp_path, CPU)

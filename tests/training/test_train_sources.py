@@ -79,16 +79,16 @@ def test_only_keeps_the_texts_of_a_type(tmp_path):
             assert batch.has_negative[place, 0] == n % 2
             if n % 2:
                 assert said(batch.negatives[place, 0]) == f"{n} not swap"
-    with raises("E-DATA-EMPTY", field="positives", only="negate"):
+    with raises("E-DATA-EMPTY", "positives", "negate"):
         opened(pairs(tmp_path), only="negate")
 
 
 def test_one_pairs_file_without_positives(tmp_path):
     files = pairs(tmp_path)
-    with raises("E-DATA-EMPTY", field="positives"):
+    with raises("E-DATA-EMPTY", "positives"):
         opened(files[0])
     assert opened(files[0], positives=False).batch(0, 0).positives is None
-    with raises("E-FILES-MIXED", path=files[0]):
+    with raises("E-FILES-MIXED", files[0]):
         opened([training_file(tmp_path), files[0]])
 
 
@@ -205,13 +205,13 @@ def _png(rgb: tuple[int, int, int]) -> bytes:
 
 
 def test_shards_that_are_none(shards, tmp_path):
-    with raises("E-FILE-MISSING", path=shards / "train-03.tar"):
+    with raises("E-FILE-MISSING", shards / "train-03.tar"):
         opened(shards / "train-{00..05}.tar", kind="webdataset")
     (tmp_path / "x.tar").write_bytes(b"x" * 2000)
-    with raises("E-FILE-MALFORMED", path=tmp_path / "x.tar"):
+    with raises("E-FILE-MALFORMED", tmp_path / "x.tar"):
         opened(tmp_path / "x.tar", kind="webdataset")
     (tmp_path / "empty").mkdir()
-    with raises("E-FILE-MISSING", path=tmp_path / "empty"):
+    with raises("E-FILE-MISSING", tmp_path / "empty"):
         opened(tmp_path / "empty", kind="webdataset")
-    with raises("E-DATA-EMPTY", field="dense"):
+    with raises("E-DATA-EMPTY", "dense"):
         opened(shards, kind="webdataset", dense=2)

@@ -258,7 +258,7 @@ def test_the_scale_of_siglip_is_not_clamped_below_its_start(tmp_path, trained):
 
 def test_a_sigmoid_loss_needs_a_bias(tmp_path):
     recipe = small_recipe(tmp_path, "loss=[{term: siglip}]")
-    with raises("E-MODEL-UNSUITABLE", term="siglip"):
+    with raises("E-MODEL-UNSUITABLE", "siglip"):
         build(recipe, CPU)
 
 
@@ -308,7 +308,7 @@ def test_a_seed_is_a_number(rest):
 
 
 def test_an_unknown_architecture_is_named():
-    with raises("E-ARCHITECTURE-UNKNOWN", name="RN5O"):
+    with raises("E-ARCHITECTURE-UNKNOWN", "RN5O"):
         load_model("scratch:RN5O", LoadOptions("cpu"))
 
 

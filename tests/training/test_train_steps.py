@@ -366,7 +366,7 @@ def test_activation_checkpointing_changes_nothing(tmp_path):
 
 
 def test_starts_that_cannot_be_trained(tmp_path):
-    with raises("E-MODEL-UNSUITABLE", model="blind:length"):
+    with raises("E-MODEL-UNSUITABLE", "blind:length"):
         open_start("blind:length", "cpu")
 
 
@@ -374,7 +374,7 @@ def test_starts_that_cannot_be_trained(tmp_path):
 
 
 def test_a_model_that_shows_no_words_is_refused_in_one_sentence(tmp_path):
-    with raises("E-MODEL-UNSUITABLE", term="focal-local") as caught:
+    with raises("E-MODEL-UNSUITABLE", "focal-local") as caught:
         run_small(tmp_path, f"model={tiny_start(tmp_path / 'other', LAST)}", name="fsc-clip")
     assert "words of texts" in str(caught.value)
 

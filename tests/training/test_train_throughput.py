@@ -67,7 +67,7 @@ def test_compiling_needs_a_compiler(tmp_path, monkeypatch):
 def test_compiling_needs_blocks(tmp_path):
     towers = Towers(load(save_model(tmp_path / "model", CLIP)))
     towers.clip.visual = towers.clip.transformer = torch.nn.Identity()
-    with raises("E-MODEL-UNSUITABLE", model="some/model"):
+    with raises("E-MODEL-UNSUITABLE", "some/model"):
         compile_blocks(towers, "some/model")
 
 

@@ -283,12 +283,12 @@ def test_recipes_without_it_are_what_they_were(tmp_path):
 
 def test_another_validation_is_another_run(tmp_path):
     run_small(tmp_path, held_out(tmp_path))
-    with raises("E-OUTPUT-EXISTS", key="validation.metric"):
+    with raises("E-OUTPUT-EXISTS", "validation.metric"):
         run_small(tmp_path, held_out(tmp_path), "validation.metric=recall")
 
 
 def test_mistakes_are_named(tmp_path):
-    with raises("E-FILE-MISSING", path=tmp_path / "none.parquet"):
+    with raises("E-FILE-MISSING", tmp_path / "none.parquet"):
         run_small(tmp_path, f"validation.path={tmp_path / 'none.parquet'}")
     with raises("E-RECIPE-INVALID") as caught:
         run_small(tmp_path, held_out(tmp_path), "validation.metrik=loss")

@@ -401,7 +401,7 @@ def test_a_preprocessing_that_augments_is_seeded_by_the_sample():
 
 
 def test_a_world_smaller_than_a_batch_is_refused():
-    with raises("E-SAMPLES-FEW", samples=10, batch=32):
+    with raises("E-SAMPLES-FEW", 10, 32):
         opened(size=10)
 
 

@@ -209,7 +209,7 @@ def test_the_world_leaves_no_record(tmp_path):
 def test_a_damaged_record_is_one_sentence(tmp_path):
     path = tmp_path / TRAINED_ON
     pl.DataFrame({"kind": ["text"], "digest": ["x"]}).write_parquet(path)
-    with raises("E-FILE-MALFORMED", path=str(path)):
+    with raises("E-FILE-MALFORMED", str(path)):
         read_records([str(path)])
     path.write_bytes(b"PAR1")
     with raises("E-FILE-MALFORMED"):

@@ -1,4 +1,4 @@
-"""Errors keep their sentence, code and data, also from another process."""
+"""Errors keep their sentence and code, also from another process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from counterpoint.data.download import FetchError, PassingError
 from counterpoint.scoring.kinds import RefusedInputsError
 
 ERRORS = [
-    ImageError("E-IMAGE-MISSING", "image a.png: no such file.", path=Path("a.png")),
+    ImageError("E-IMAGE-MISSING", "image a.png: no such file."),
     MissingExtraError("training", "train"),
     PassingError("HTTP 503", 3.0, code="E-HTTP-STATUS"),
     FetchError(Path("a.zip"), "a.zip cannot be fetched: no connection.", []),
@@ -25,11 +25,11 @@ ERRORS = [
 def test_an_error_survives_pickling(error: CounterpointError) -> None:
     found = pickle.loads(pickle.dumps(error))
     assert type(found) is type(error)
-    assert (str(found), found.code, found.data) == (str(error), error.code, error.data)
+    assert (str(found), found.code) == (str(error), error.code)
     assert found.__dict__.keys() == error.__dict__.keys()
 
 
 def test_the_sentence_is_what_is_printed() -> None:
     assert str(ERRORS[0]) == "image a.png: no such file."
-    assert (ERRORS[0].code, ERRORS[0].data) == ("E-IMAGE-MISSING", {"path": Path("a.png")})
+    assert ERRORS[0].code == "E-IMAGE-MISSING"
     assert all(error.code.startswith("E-") for error in ERRORS)

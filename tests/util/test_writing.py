@@ -108,17 +108,17 @@ def test_a_link_is_followed(write: Write, tmp_path: Path) -> None:
 # --- places that cannot be written ---------------------------------------------------------------
 
 
-def refusal(write: Write, place: Path) -> object:
-    """Why a place cannot be written: the system's name of the error."""
-    with raises("E-OUTPUT-UNWRITABLE", path=place) as error:
+def refusal(write: Write, place: Path) -> str:
+    """Why a place cannot be written."""
+    with raises("E-OUTPUT-UNWRITABLE", place) as error:
         write(place, "new")
     assert is_sentence(error.value) and str(error.value).startswith(f"{place}: ")
-    return error.value.data["cause"]
+    return str(error.value)
 
 
 def test_a_name_too_long_is_refused(tmp_path: Path) -> None:
     for write in (write_file, write_folder):
-        assert refusal(write, tmp_path / (LONG + "n")) == "ENAMETOOLONG"
+        assert "too long" in refusal(write, tmp_path / (LONG + "n"))
     assert names(tmp_path) == []
 
 
@@ -126,16 +126,16 @@ def test_something_of_another_kind_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("mine")
     os.mkfifo(tmp_path / "pipe")
-    assert refusal(write_file, tmp_path / "folder") == "EISDIR"
-    assert refusal(write_file, tmp_path / "pipe") == "EEXIST"
-    assert refusal(write_folder, tmp_path / "file") == "ENOTDIR"
+    assert "is a folder" in refusal(write_file, tmp_path / "folder")
+    assert "in the way" in refusal(write_file, tmp_path / "pipe")
+    assert "is a file" in refusal(write_folder, tmp_path / "file")
     refusal(write_folder, tmp_path / "file" / "below")
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_device_is_not_replaced() -> None:
-    assert refusal(write_file, Path("/dev/full")) == "EEXIST"
+    assert "in the way" in refusal(write_file, Path("/dev/full"))
     assert Path("/dev/full").is_char_device()
 
 
@@ -144,7 +144,7 @@ def test_a_full_disk_is_said_with_the_place(write: Write, tmp_path: Path) -> Non
     write(tmp_path / "place", "old")
     opened = whole_file if write is write_file else whole_folder
     with (
-        raises("E-OUTPUT-UNWRITABLE", path=tmp_path / "place", cause="ENOSPC"),
+        raises("E-OUTPUT-UNWRITABLE", tmp_path / "place", "ENOSPC"),
         opened(tmp_path / "place", RunError),
         Path("/dev/full").open("w") as file,
     ):
@@ -172,7 +172,7 @@ def test_a_folder_that_takes_no_lock_is_refused(
 def test_a_second_writer_is_refused_until_the_first_is_done(write: Write, tmp_path: Path) -> None:
     place = tmp_path / "place"
     with locked(place):
-        with raises("E-OUTPUT-LOCKED", path=place):
+        with raises("E-OUTPUT-LOCKED", place):
             write(place, "new")
         write(tmp_path / "other", "free")
     write(place, "new")

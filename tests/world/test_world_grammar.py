@@ -173,7 +173,7 @@ def test_an_before_a_vowel(word: str) -> None:
     say = {} if CANONICAL[word] == word else {CANONICAL[word]: word}
     text = write(Statement(phrase, phrase, "below"), say)
     assert text == f"an {word} ring below an {word} ring"
-    with raises("E-CAPTION-NOT-WORLD", expected="an"):
+    with raises("E-CAPTION-NOT-WORLD", "an"):
         read(text.replace("an ", "a "))
 
 

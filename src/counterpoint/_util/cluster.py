@@ -22,9 +22,7 @@ _joined: list[str] = []  # by this process
 def check_engine(name: str, known: Sequence[str] = ENGINES) -> None:
     if name not in known:
         raise CounterpointError(
-            "E-OPTION-INVALID",
-            f"no engine is called {shown(name)}; use {' or '.join(known)}.",
-            option="engine",
+            "E-OPTION-INVALID", f"no engine is called {shown(name)}; use {' or '.join(known)}."
         )
 
 
@@ -53,7 +51,6 @@ def ray_cluster(address: str, workers: int | None = None) -> Iterator[Any]:
             "E-CLUSTER-UNREACHABLE",
             f"Ray cannot be reached at {shortened(address)}: {shortened(error).rstrip('.')}; start "
             "a cluster (ray start --head), or use --ray-address local.",
-            address=address,
         ) from None
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)  # Ray's own ends the process with another status

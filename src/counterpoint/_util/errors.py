@@ -54,15 +54,14 @@ _FULL: Final = ("no space left on device", "database or disk is full", "file too
 class CounterpointError(Exception):
     """Base of every error that a user can cause.
 
-        raise ImageError("E-IMAGE-MISSING", f"{path}: no such image; check --data.", path=path)
+        raise ImageError("E-IMAGE-MISSING", f"{path}: no such image; check --data.")
 
     `code` stays the same when the sentence is improved, so that programs and tests can rely on it.
-    `data` holds the values that the sentence is about.
     """
 
-    def __init__(self, code: str, message: str, **data: object) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
-        self.code, self.message, self.data = code, message, data
+        self.code, self.message = code, message
 
     def __str__(self) -> str:
         return self.message
@@ -91,7 +90,6 @@ class MissingExtraError(CounterpointError):
         super().__init__(
             "E-EXTRA-MISSING",
             f"{feature} needs more packages: pip install 'counterpoint[{extra}]'.",
-            extra=extra,
         )
 
 
@@ -185,9 +183,7 @@ def explain(error: BaseException) -> CounterpointError | None:
         )
     if (machine := as_os_error(error)) is not None:
         place = f"{machine.filename}: " if machine.filename else ""
-        return CounterpointError(
-            f"E-SYSTEM-{cause(machine)}", f"{place}{reason(machine)}.", path=machine.filename
-        )
+        return CounterpointError(f"E-SYSTEM-{cause(machine)}", f"{place}{reason(machine)}.")
     said = " ".join(str(error).split())[:300].rstrip(".")
     if is_panic(error):
         return CounterpointError(
@@ -197,9 +193,7 @@ def explain(error: BaseException) -> CounterpointError | None:
         )
     if (library := _library(error)) in _READERS:
         return CounterpointError(
-            "E-FILE-BROKEN",
-            f"a file cannot be read or written: {library}: {said}.",
-            library=library,
+            "E-FILE-BROKEN", f"a file cannot be read or written: {library}: {said}."
         )
     return None
 

@@ -82,7 +82,7 @@ class Registry:
         points = entry_points(group=self.group, name=name)
         if not points:
             code = f"E-{self.kind.upper().replace(' ', '-')}-UNKNOWN"
-            raise NotFoundError(code, did_you_mean(self.kind, name, self.names()), name=name)
+            raise NotFoundError(code, did_you_mean(self.kind, name, self.names()))
         return self._load(next(iter(points)))
 
     def broken(self) -> dict[str, str]:
@@ -105,6 +105,4 @@ class Registry:
                 "E-PLUGIN-BROKEN",
                 f"the plug-in {point.value!r} of the {self.kind} {point.name!r} cannot be imported "
                 f"({type(error).__name__}: {shortened(error)}); repair or uninstall its package.",
-                name=point.name,
-                plugin=point.value,
             ) from error

@@ -20,7 +20,7 @@ from typing import Final
 
 import platformdirs
 
-from counterpoint._util.errors import StoreError, cause, reason
+from counterpoint._util.errors import StoreError, reason
 from counterpoint._util.untrusted import shortened
 
 DIGEST: Final = 16
@@ -173,12 +173,11 @@ class Store:
             try:
                 yield
             except OSError as error:
-                code, name = "E-STORE-UNUSABLE", cause(error)
+                code = "E-STORE-UNUSABLE"
                 why = f"{reason(error)}, or {_ELSEWHERE}"
             except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of a damaged schema
                 kind = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its finer kinds
                 code = "E-STORE-UNUSABLE" if kind in _REASONS else "E-STORE-DAMAGED"
-                name = getattr(error, "sqlite_errorname", "")
                 damaged = (
                     f"it is damaged ({shortened(error)}); delete the folder to start a new one"
                 )
@@ -186,7 +185,7 @@ class Store:
             else:
                 return
         said = f"the store in {self.folder} cannot be {how}: {why}."
-        raise StoreError(code, said, path=self.folder, cause=name)
+        raise StoreError(code, said)
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

@@ -110,15 +110,13 @@ def _reading(path: Path, error: type[CounterpointError]) -> Iterator[None]:
         yield
     except (pa.ArrowException, *_POLARS, ValueError, OSError) as problem:
         why = shortened(problem).rstrip(". ") or type(problem).__name__
-        raise error(
-            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
-        ) from None
+        raise error("E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.") from None
 
 
 def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """A table with at least these columns in these types; other columns stay as they are."""
     if not path.is_file():
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     try:
         table = _scan(path)
         missing = [name for name in columns if name not in table.columns]
@@ -127,15 +125,11 @@ def read_table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
                 "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
                 f"it should have {', '.join(columns)}.",
-                path=path,
-                column=missing[0],
             )
         return table.with_columns(_cast(table[name], kind, path) for name, kind in columns.items())
     except (*_POLARS, UnicodeDecodeError, OSError) as error:
         why = shortened(error).rstrip(". ") or type(error).__name__
-        raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable table: {why}.", path=path
-        ) from None
+        raise DataError("E-FILE-MALFORMED", f"{path}: not a readable table: {why}.") from None
 
 
 def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
@@ -150,9 +144,6 @@ def _cast(values: pl.Series, kind: pl.DataType, path: Path) -> pl.Series:
             "E-VALUE-INVALID",
             f"{path}: {values.name!r} should hold {wanted}, in row {row + 1} it is "
             f"{shown(values[row])}.",
-            path=path,
-            column=values.name,
-            row=row + 1,
         )
     return cast
 
@@ -170,9 +161,7 @@ def _scan(path: Path) -> pl.DataFrame:
             infer_schema=False,
             glob=False,
         )
-    raise DataError(
-        "E-FILE-FORMAT", f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.", path=path
-    )
+    raise DataError("E-FILE-FORMAT", f"{path}: a table ends in .csv, .tsv, .jsonl or .parquet.")
 
 
 def _without_mark(path: Path) -> Path | io.BytesIO:

@@ -57,24 +57,17 @@ def parse_json(
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise error(
-            "E-JSON-INVALID",
-            f"{where}: not readable JSON: it is nested too deeply.",
-            where=str(where),
+            "E-JSON-INVALID", f"{where}: not readable JSON: it is nested too deeply."
         ) from None
     except UnicodeEncodeError:
         raise error(
             "E-JSON-INVALID",
             f"{where}: a text holds half of a surrogate pair, which is not valid text.",
-            where=str(where),
         ) from None
     except UnicodeDecodeError as problem:
-        raise error(
-            "E-TEXT-ENCODING", f"{where}: not a text in UTF-8: {problem.reason}.", where=str(where)
-        ) from None
+        raise error("E-TEXT-ENCODING", f"{where}: not a text in UTF-8: {problem.reason}.") from None
     except ValueError as problem:
-        raise error(
-            "E-JSON-INVALID", f"{where}: not valid JSON: {shortened(problem)}.", where=str(where)
-        ) from None
+        raise error("E-JSON-INVALID", f"{where}: not valid JSON: {shortened(problem)}.") from None
     return value
 
 
@@ -172,10 +165,7 @@ def inside(folder: Path, name: str) -> Path:
     odd = not 0 < len(path.parts) <= _DEPTH or "\\" in name or ":" in path.parts[0]
     if outside or odd or "\0" in name or not _is_encodable(name):
         raise DataError(
-            "E-PATH-OUTSIDE",
-            f"{shown(name)} is not a name inside {folder}; it is not used.",
-            name=name,
-            folder=folder,
+            "E-PATH-OUTSIDE", f"{shown(name)} is not a name inside {folder}; it is not used."
         )
     return folder / path
 

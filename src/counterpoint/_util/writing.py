@@ -27,7 +27,6 @@ from counterpoint._util.errors import (
     CounterpointError,
     DataError,
     as_os_error,
-    cause,
     reason,
     uninterrupted,
 )
@@ -95,7 +94,6 @@ def locked(
         raise error(
             "E-OUTPUT-LOCKED",
             f"{place}: another process is writing it; wait for it, or choose another path.",
-            path=place,
         ) from None
     try:
         yield
@@ -162,10 +160,7 @@ def _writing(
         if (machine := as_os_error(problem)) is None:
             raise
         raise error(
-            "E-OUTPUT-UNWRITABLE",
-            f"{asked}: cannot be written: {reason(machine)}.",
-            path=asked,
-            cause=cause(machine),
+            "E-OUTPUT-UNWRITABLE", f"{asked}: cannot be written: {reason(machine)}."
         ) from None
 
 

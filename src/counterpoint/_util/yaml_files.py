@@ -32,18 +32,16 @@ def read_text(path: Path, what: str) -> str:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise DataError(
-                "E-FILE-MALFORMED",
-                f"{path}: not a {what}: it is larger than {_LARGEST:,} bytes.",
-                path=path,
+                "E-FILE-MALFORMED", f"{path}: not a {what}: it is larger than {_LARGEST:,} bytes."
             )
         return text.decode("utf-8")
     except OSError as error:
         raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: not a readable {what}: {reason(error)}.", path=path
+            "E-FILE-UNREADABLE", f"{path}: not a readable {what}: {reason(error)}."
         ) from None
     except ValueError as error:
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable {what}: {shortened(error)}.", path=path
+            "E-FILE-MALFORMED", f"{path}: not a readable {what}: {shortened(error)}."
         ) from None
 
 
@@ -79,11 +77,11 @@ def parse_yaml(text: str, where: str) -> Any:
         return yaml.load(text, Loader)
     except RecursionError:
         raise DataError(
-            "E-YAML-INVALID", f"{where} is not valid YAML: it is nested too deeply.", where=where
+            "E-YAML-INVALID", f"{where} is not valid YAML: it is nested too deeply."
         ) from None
     except Exception as error:  # the library raises anything where a tag does not fit its value
         raise DataError(
-            "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}.", where=where
+            "E-YAML-INVALID", f"{where} is not valid YAML: {shortened(error)}."
         ) from None
 
 

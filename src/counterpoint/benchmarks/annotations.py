@@ -31,8 +31,6 @@ def require(path: Path, benchmark: str) -> Path:
             "E-FILE-MISSING",
             f"{benchmark} needs {path}, which is not there; "
             f"see `counterpoint data get {benchmark}`, or name another folder with --data.",
-            path=path,
-            benchmark=benchmark,
         )
     return path
 
@@ -42,9 +40,7 @@ def opened(path: Path, benchmark: str) -> BinaryIO:
     try:
         return open_regular(require(path, benchmark))
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
 
 
 def read_json(path: Path, benchmark: str) -> Any:
@@ -52,16 +48,14 @@ def read_json(path: Path, benchmark: str) -> Any:
         try:
             return parse_json(file.read(), path)
         except DataError as error:
-            raise DataError(
-                error.code, f"{str(error).rstrip('.')}; get the file again.", **error.data
-            ) from None
+            raise DataError(error.code, f"{str(error).rstrip('.')}; get the file again.") from None
 
 
 def json_rows(path: Path, benchmark: str) -> list[dict[str, Any]]:
     """A JSON list of objects."""
     rows = read_json(path, benchmark)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list of objects.", path=path)
+        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list of objects.")
     return rows
 
 
@@ -73,7 +67,7 @@ def table_rows(path: Path, benchmark: str, separator: str = ",") -> Iterator[dic
             yield from csv.DictReader(file, delimiter=separator)
         except (csv.Error, UnicodeDecodeError) as error:
             raise DataError(
-                "E-FILE-MALFORMED", f"{path}: not a readable table: {shortened(error)}.", path=path
+                "E-FILE-MALFORMED", f"{path}: not a readable table: {shortened(error)}."
             ) from None
 
 
@@ -82,12 +76,7 @@ def text(row: dict[str, Any], key: str, where: str) -> str:
     value = row.get(key)
     if not isinstance(value, str) or not value.strip():
         found = "missing" if key not in row else shown(value)
-        raise DataError(
-            "E-ROW-MALFORMED",
-            f"{where}: {key!r} should hold a text, it is {found}.",
-            where=where,
-            field=key,
-        )
+        raise DataError("E-ROW-MALFORMED", f"{where}: {key!r} should hold a text, it is {found}.")
     return value
 
 
@@ -100,10 +89,7 @@ def number(row: dict[str, Any], key: str, where: str) -> int:
         return round(float(value))
     except (TypeError, ValueError, OverflowError):  # the last of an infinite one
         raise DataError(
-            "E-ROW-MALFORMED",
-            f"{where}: {key!r} should hold a number, it is {shown(value)}.",
-            where=where,
-            field=key,
+            "E-ROW-MALFORMED", f"{where}: {key!r} should hold a number, it is {shown(value)}."
         ) from None
 
 
@@ -135,16 +121,12 @@ def named_rows(path: Path, benchmark: str) -> Iterator[tuple[str, dict[str, Any]
     found = read_json(path, benchmark)
     if not isinstance(found, dict | list):
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: should hold objects, in a list or by their ids.",
-            path=path,
+            "E-FILE-MALFORMED", f"{path}: should hold objects, in a list or by their ids."
         )
     for key, row in found.items() if isinstance(found, dict) else enumerate(found):
         if not isinstance(row, dict):
             where = f"{path}: row {key + 1 if isinstance(key, int) else shortened(key)}"
-            raise DataError(
-                "E-ROW-MALFORMED", f"{where} should be an object, it is {shown(row)}.", where=where
-            )
+            raise DataError("E-ROW-MALFORMED", f"{where} should be an object, it is {shown(row)}.")
         own = None if isinstance(found, dict) else row.get("id")
         yield str(key if own is None else own), row
 
@@ -158,9 +140,7 @@ def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
             row = parse_json(line, f"{path}: line {place}")
             if not isinstance(row, dict):
                 raise DataError(
-                    "E-ROW-MALFORMED",
-                    f"{path}: line {place}: not an object but {shown(row)}.",
-                    where=f"{path}: line {place}",
+                    "E-ROW-MALFORMED", f"{path}: line {place}: not an object but {shown(row)}."
                 )
             yield row
 
@@ -168,9 +148,7 @@ def jsonl_rows(path: Path, benchmark: str) -> Iterator[dict[str, Any]]:
 def whole(row: dict[Any, Any], where: str) -> dict[str, str]:
     """A row of a table, if it has as many fields as the header."""
     if None in row or None in row.values():  # how csv marks fields too many and too few
-        raise DataError(
-            "E-ROW-MALFORMED", f"{where}: has more or fewer fields than the header.", where=where
-        )
+        raise DataError("E-ROW-MALFORMED", f"{where}: has more or fewer fields than the header.")
     return row
 
 
@@ -200,7 +178,7 @@ def parquet_rows(
     except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: a text is not UTF-8
         why = shortened(error).rstrip(". ")
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}.", path=path
+            "E-FILE-MALFORMED", f"{path}: not a readable Parquet file: {why}."
         ) from None
     for row in rows:
         names = {name: (row.get(name) or {}).get("path") for name in named}
@@ -215,8 +193,6 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
         raise DataError(
             "E-COLUMN-MISSING",
             f"{path}: has no column {missing[0]!r}, only {shortened(', '.join(schema.names))}.",
-            path=path,
-            column=missing[0],
         )
     for name in images:
         kind = schema.field(name).type
@@ -225,8 +201,6 @@ def _check(path: Path, schema: Any, texts: Sequence[str], images: Sequence[str])
             raise DataError(
                 "E-COLUMN-INVALID",
                 f"{path}: column {name!r} should hold images, it is {shortened(kind)}.",
-                path=path,
-                column=name,
             )
 
 
@@ -304,12 +278,7 @@ def annotated_images(options: Options, name: str, benchmark: str) -> list[Annota
         where = f"{path}: row {number + 1}"
         captions = row.get("caption")
         if not isinstance(captions, list) or not captions:
-            raise DataError(
-                "E-ROW-MALFORMED",
-                f"{where}: 'caption' should hold a list of texts.",
-                where=where,
-                field="caption",
-            )
+            raise DataError("E-ROW-MALFORMED", f"{where}: 'caption' should hold a list of texts.")
         texts = [text({"caption": caption}, "caption", where) for caption in captions]
         found.append(Annotated(f"{name}/{text(row, 'image', where)}", texts))
     return found

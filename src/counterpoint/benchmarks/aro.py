@@ -113,8 +113,6 @@ def read_attribution(options: Options, benchmark: str) -> Iterator[Case]:
             raise DataError(
                 "E-ROW-MALFORMED",
                 f"{where}: 'attributes' should hold two texts, it is {pair!r:.60}.",
-                where=where,
-                field="attributes",
             )
         yield _grouped(case, f"{pair[0]}_{pair[1]}")
 

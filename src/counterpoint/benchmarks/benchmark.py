@@ -65,9 +65,7 @@ class Options:
         """`seed`, or as many seeds from it on as `seeds` says."""
         first, count = self.number("seed"), self.number("seeds")
         if count < 1:
-            raise NotFoundError(
-                "E-OPTION-INVALID", "seeds must be at least 1.", option="seeds", value=count
-            )
+            raise NotFoundError("E-OPTION-INVALID", "seeds must be at least 1.")
         return range(first, first + count)
 
     def files(self, size: Size | int) -> Sizes:
@@ -168,8 +166,6 @@ class LoadedBenchmark:
                     if chosen.name in (*self.benchmark.loads, self.benchmark.protocol)
                     else "it does not know."
                 ),
-                benchmark=self.name,
-                protocol=chosen.name,
             )
         own = (self.protocol, self.benchmark.protocol, *self.benchmark.loads)
         if chosen.name not in own and (other := misfit(chosen, self.cases)):
@@ -177,7 +173,5 @@ class LoadedBenchmark:
                 "E-PROTOCOL-MISFIT",
                 f"{self.name} has cases of {other}, which the protocol {chosen.name!r} is not for; "
                 f"its own is {own[0] or own[1]!r}, and 'strict' takes any.",
-                benchmark=self.name,
-                protocol=chosen.name,
             )
         return chosen

@@ -45,8 +45,6 @@ def _cases(options: Options, name: str) -> Cases:
             "E-FILE-MISSING",
             f"classification/{name} needs {folder}, which is not there: a folder of images for "
             "each class, or name another data root with --data.",
-            path=folder,
-            benchmark=f"classification/{name}",
         )
     found = read_labelled(folder, options.data)
     classes = _lines(folder / "classes.txt") or _known_classes(name, found.classes)
@@ -54,17 +52,12 @@ def _cases(options: Options, name: str) -> Cases:
         raise DataError(
             "E-CLASSES-MISMATCH",
             f"{folder}: {len(found.classes)} classes of images and {len(classes)} class names.",
-            path=folder,
-            classes=len(found.classes),
-            names=len(classes),
         )
     templates = _lines(folder / "templates.txt") or known_templates(name)
     if bad := [template for template in templates if "{}" not in template]:
         raise DataError(
             "E-TEMPLATE-INVALID",
             f"{folder / 'templates.txt'}: {bad[0]!r} has no {{}} for the class name.",
-            path=folder / "templates.txt",
-            template=bad[0],
         )
     prompts = [class_prompts(class_name, templates) for class_name in classes]
     frame = gallery("0", found.images, prompts, cluster=name)
@@ -107,7 +100,6 @@ def _from_folders(folder: Path, root: Path, split: Sequence[str] | None) -> Labe
             "E-FILE-MISSING",
             f"{folder}: no folder {' or '.join(split)} with a folder of images for each class, and "
             "no .parquet file with such a name.",
-            path=folder / split[0],
         )
     below = (there or folder).iterdir()
     classes = sorted(path for path in below if path.is_dir() and not _hidden(path))
@@ -121,7 +113,6 @@ def _from_folders(folder: Path, root: Path, split: Sequence[str] | None) -> Labe
         raise DataError(
             "E-IMAGE-MISSING",
             f"{folder}: no images in a folder for each class, and no .parquet file.",
-            path=folder,
         )
     return Labelled(images, [path.name for path in classes])
 
@@ -144,16 +135,13 @@ def _from_tables(folder: Path, root: Path, split: Sequence[str] | None) -> Label
         name = file.relative_to(root).as_posix()
         images += [(parquet_image(name, image, row).path, n) for row, n in enumerate(labels)]
     if not images:
-        raise DataError("E-FILE-EMPTY", f"{files[0]}: the table has no rows.", path=files[0])
+        raise DataError("E-FILE-EMPTY", f"{files[0]}: the table has no rows.")
     found = sorted({number for _, number in images})
     classes = classes or [str(number) for number in range(max(found) + 1)]
     if found[0] < 0 or found[-1] >= len(classes):
         raise DataError(
             "E-CLASSES-MISMATCH",
             f"{files[0]}: labels from {found[0]} to {found[-1]}, and {len(classes)} class names.",
-            path=files[0],
-            classes=found[-1] + 1,
-            names=len(classes),
         )
     return Labelled(images, classes)
 
@@ -169,24 +157,17 @@ def _read_labels(file: Path) -> tuple[str, list[int], list[str]]:
         label = next((name for name in _LABELS if name in schema.names), None)
         if image is None or label is None:
             raise DataError(
-                "E-COLUMN-MISSING",
-                f"{file}: needs a column image (or img) and a column label.",
-                path=file,
-                column="image" if image is None else "label",
+                "E-COLUMN-MISSING", f"{file}: needs a column image (or img) and a column label."
             )
         labels = pq.read_table(file, columns=[label]).column(label).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         why = shortened(error).rstrip(". ")
-        raise DataError(
-            "E-FILE-MALFORMED", f"{file}: not a readable table: {why}.", path=file
-        ) from None
+        raise DataError("E-FILE-MALFORMED", f"{file}: not a readable table: {why}.") from None
     about = parse_json((schema.metadata or {}).get(b"huggingface", b"{}"), f"{file}: its metadata")
     if bad := [row for row, value in enumerate(labels) if type(value) is not int]:
         raise DataError(
             "E-ROW-MALFORMED",
             f"{file}: row {bad[0] + 1}: the label is {shown(labels[bad[0]])}, no class number.",
-            where=f"{file}: row {bad[0] + 1}",
-            field=label,
         )
     for key in ("info", "features", label, "names"):
         about = about.get(key) if isinstance(about, dict) else None
@@ -200,9 +181,7 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except ValueError:
-        raise DataError(
-            "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8.", path=path
-        ) from None
+        raise DataError("E-TEXT-ENCODING", f"{path}: not a text file in UTF-8.") from None
     return [line for line in lines if line.strip()]
 
 
@@ -239,9 +218,7 @@ def folder_benchmark(id: str) -> Benchmark:
     name = id.removeprefix("classification/")
     if not name or Path(name).name != name or name == "..":
         raise DataError(
-            "E-BENCHMARK-UNKNOWN",
-            f"{id}: after classification/ comes the name of a folder.",
-            name=id,
+            "E-BENCHMARK-UNKNOWN", f"{id}: after classification/ comes the name of a folder."
         )
     return Benchmark(
         id,

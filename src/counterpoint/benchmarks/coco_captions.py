@@ -49,8 +49,6 @@ def coco_captions(options: Options, benchmark: str) -> CocoCaptions:
             raise DataError(
                 "E-FILE-MALFORMED",
                 f"{path}: has no captions of image {image}, which is in {karpathy}.",
-                path=path,
-                image=image,
             )
         mine = sorted(ids[image])
         if len(mine) == len(found.captions):
@@ -66,10 +64,7 @@ def image_id(name: str, where: str) -> int:
     digits = _NUMBER.search(name)
     if digits is None:
         raise DataError(
-            "E-ROW-MALFORMED",
-            f"{where}: {shown(name)} is not the name of a COCO image.",
-            where=where,
-            value=name,
+            "E-ROW-MALFORMED", f"{where}: {shown(name)} is not the name of a COCO image."
         )
     return int(digits[1])
 
@@ -81,7 +76,6 @@ def ids_by_id(path: Path, benchmark: str) -> dict[int, Sequence[int]]:
         raise DataError(
             "E-FILE-MALFORMED",
             f"{path}: should hold an object of lists of ids by id, it is {shown(found)}.",
-            path=path,
         )
     return {
         _id(key, path): [_id(one, path) for one in _ids(key, found[key], path)] for key in found
@@ -92,12 +86,10 @@ def _ids(key: str, value: Any, path: Path) -> list[Any]:
     if isinstance(value, list) and value:
         return value
     where = f"{path}: {shortened(key)}"
-    raise DataError(
-        "E-ROW-MALFORMED", f"{where}: should be a list of ids, it is {shown(value)}.", where=where
-    )
+    raise DataError("E-ROW-MALFORMED", f"{where}: should be a list of ids, it is {shown(value)}.")
 
 
 def _id(value: Any, path: Path) -> int:
     if type(value) is int or (isinstance(value, str) and value.isdecimal() and len(value) < 13):
         return int(value)
-    raise DataError("E-ROW-MALFORMED", f"{path}: {shown(value)} is not an id.", where=str(path))
+    raise DataError("E-ROW-MALFORMED", f"{path}: {shown(value)} is not an id.")

@@ -30,7 +30,6 @@ def _find(folder: Path) -> Path:
         raise DataError(
             "E-FILE-AMBIGUOUS",
             f"{others[0]} and {others[1]} both look like COLA's {FILE}; keep one.",
-            paths=others[:2],
         )
     return others[0] if others else path
 
@@ -52,9 +51,7 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
     rows = read_json(path, "cola")
     if not isinstance(rows, list):
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: should hold a list of [image, caption, image, caption].",
-            path=path,
+            "E-FILE-MALFORMED", f"{path}: should hold a list of [image, caption, image, caption]."
         )
     genome = VisualGenome(root)
     for number, row in enumerate(rows):
@@ -63,7 +60,6 @@ def _rows(path: Path, root: Path) -> Iterator[Case]:
                 "E-ROW-MALFORMED",
                 f"{path}: row {number + 1}: should be [image, caption, image, caption], all texts, "
                 f"it is {row!r:.80}.",
-                where=f"{path}: row {number + 1}",
             )
         images = tuple(ImageRef(_image(url, root, genome)) for url in (row[0], row[2]))
         truth = ((True, False), (False, True))

@@ -68,9 +68,7 @@ def _files(options: Options, half: str, pattern: str, form: str) -> list[tuple[P
             earlier = found.setdefault((match[1], match[2]), path)
             if earlier != path:
                 raise DataError(
-                    "E-FILE-AMBIGUOUS",
-                    f"{earlier} and {path} are the same file; keep one.",
-                    paths=[earlier, path],
+                    "E-FILE-AMBIGUOUS", f"{earlier} and {path} are the same file; keep one."
                 )
     in_order = sorted(found, key=lambda parts: (parts[0], parts[1].zfill(2)))  # 4 before 12
     return [(found[parts], *parts) for parts in in_order]
@@ -105,10 +103,7 @@ def _box(row: dict[str, str], where: str) -> tuple[int, int, int, int]:
     x, y, width, height = (number(row, key, where) for key in ("x", "y", "width", "height"))
     if width < 1 or height < 1:
         raise DataError(
-            "E-ROW-MALFORMED",
-            f"{where}: its region is empty: {width} x {height} pixels.",
-            where=where,
-            field="width" if width < 1 else "height",
+            "E-ROW-MALFORMED", f"{where}: its region is empty: {width} x {height} pixels."
         )
     return x, y, width, height
 
@@ -117,10 +112,7 @@ def _negatives(row: dict[str, str], column: str, where: str) -> list[str]:
     """A list written as Python writes it; a cell that holds nothing is an empty one."""
     if column not in row:
         raise DataError(
-            "E-COLUMN-MISSING",
-            f"{where}: has no column {column!r}, only {', '.join(row)}.",
-            where=where,
-            column=column,
+            "E-COLUMN-MISSING", f"{where}: has no column {column!r}, only {', '.join(row)}."
         )
     written = row[column].strip()
     if written in ("", "nan"):
@@ -133,8 +125,6 @@ def _negatives(row: dict[str, str], column: str, where: str) -> list[str]:
         raise DataError(
             "E-ROW-MALFORMED",
             f"{where}: {column!r} should hold a list of texts, it is {written!r:.60}.",
-            where=where,
-            field=column,
         )
     return list(found)
 

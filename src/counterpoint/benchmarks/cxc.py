@@ -52,8 +52,6 @@ def _grade(row: dict[str, Any], where: str) -> float:
     raise DataError(
         "E-ROW-MALFORMED",
         f"{where}: 'agg_score' should be a grade from 0 to 5, it is {shown(row['agg_score'])}.",
-        where=where,
-        field="agg_score",
     )
 
 
@@ -83,8 +81,6 @@ def _image_text(options: Options) -> Cases:
                     f"{where}: 'caption' is {shown(row['caption'])}, which is no caption of "
                     f"{options.data / 'coco' / KARPATHY_FILES['coco']}: the form is "
                     "COCO_val2014:sentid:732091, and the file must be whole.",
-                    where=where,
-                    field="caption",
                 )
             found = known.captions[caption]
             source = known.images[found.image]
@@ -155,8 +151,6 @@ def _least(options: Options) -> float:
     raise DataError(
         "E-OPTION-INVALID",
         f"cxc/renderings: grade must be a number from 3 to 5, it is {shown(given)}.",
-        option="grade",
-        value=given,
     )
 
 

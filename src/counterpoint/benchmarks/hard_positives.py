@@ -154,7 +154,6 @@ def _halves(options: Options, name: str) -> Iterator[tuple[Row, Row, str]]:
         raise DataError(
             "E-FILES-MISMATCH",
             f"{data} has {len(left)} rows and {swapped} {len(right)}; get both files again.",
-            paths=[data, swapped],
         )
     for number, (original, positive) in enumerate(zip(left, right, strict=True), start=1):
         for key in ("image_path", "false_caption"):
@@ -162,9 +161,6 @@ def _halves(options: Options, name: str) -> Iterator[tuple[Row, Row, str]]:
                 raise DataError(
                     "E-FILES-MISMATCH",
                     f"{swapped}: row {number} has another {key!r} than in {data}.",
-                    paths=[data, swapped],
-                    row=number,
-                    field=key,
                 )
         yield original, positive, f"{data}: row {number}"
 
@@ -203,8 +199,6 @@ def _rebuilt_swap(options: Options) -> Iterator[Case]:
             raise DataError(
                 "E-ROW-MALFORMED",
                 f"aro/visual_genome_attribution.json: row {int(case.id) + 1}: {error}.",
-                where=f"aro/visual_genome_attribution.json: row {int(case.id) + 1}",
-                field="true_caption",
             ) from None
         yield caption_case(case.id, case.images[0], (original, positive), (negative,))
 

@@ -37,9 +37,6 @@ def unexpected(path: Path | str, expected: str, found: Any) -> DataError:
         "E-LAYOUT-UNEXPECTED",
         f"{path}: expected {expected}, found {described(found)}; get the published files again, or "
         "tell us if the authors changed them.",
-        path=path,
-        expected=expected,
-        found=described(found),
     )
 
 
@@ -156,11 +153,5 @@ def chosen_option(options: Options, name: str, known: Sequence[str], benchmark: 
     """The value of an option that has to be one of a few words."""
     value = options.text(name)
     if value not in known:
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean(name, value, known),
-            benchmark=benchmark,
-            option=name,
-            value=value,
-        )
+        raise NotFoundError("E-OPTION-INVALID", did_you_mean(name, value, known))
     return value

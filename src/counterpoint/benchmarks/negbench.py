@@ -53,8 +53,6 @@ def _questions(path: Path, file: _QuestionFile) -> Iterator[Case]:
             raise DataError(
                 "E-ROW-MALFORMED",
                 f"{where}: 'correct_answer' should be a number from 0 to 3, it is {right}.",
-                where=where,
-                field="correct_answer",
             )
         found = text(row, "correct_answer_template", where)
         template = _TEMPLATES.get(found, label(found))
@@ -102,8 +100,6 @@ def _texts(value: str, where: str) -> list[str]:
         raise DataError(
             "E-ROW-MALFORMED",
             f"{where}: 'captions' should hold a list of texts, it is {shown(value)}.",
-            where=where,
-            field="captions",
         )
     return found
 

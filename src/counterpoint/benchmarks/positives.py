@@ -83,7 +83,6 @@ def _file(benchmark: str, options: Options) -> Path:
             f"{benchmark}{WITH_POSITIVES} needs a file of positives, {stem}.jsonl or "
             f"{benchmark}{WITH_POSITIVES}:positives=FILE, with columns case_id and text; "
             f"`counterpoint generate positives {benchmark} -o {stem}.parquet` makes one.",
-            benchmark=benchmark,
         )
     return found[0]
 
@@ -108,9 +107,6 @@ def accepted_positives(
             "E-CASE-UNKNOWN",
             f"{path}: {len(unknown):,} of {len(given):,} case ids are not in the benchmark, "
             f"the first is {unknown[0]!r}.",
-            path=path,
-            count=len(unknown),
-            first=unknown[0],
         )
     found: dict[str, list[Positive]] = {}
     negatives = doubts = 0
@@ -159,11 +155,7 @@ def _read(path: Path, ids: set[str]) -> _Given:
         table.select(*_COLUMNS, *optional).iter_rows(), start=1
     ):
         if case_id is None or not (text or "").strip():
-            raise DataError(
-                "E-ROW-MALFORMED",
-                f"{path}: row {row} lacks a case_id or a text.",
-                where=f"{path}: row {row}",
-            )
+            raise DataError("E-ROW-MALFORMED", f"{path}: row {row} lacks a case_id or a text.")
         found.setdefault(case_id, []).append([Positive(caption or 0, text, doubt or "")])
     return found
 
@@ -207,14 +199,12 @@ def _extended(case: Case, found: dict[str, list[Positive]]) -> Case:
             "E-POSITIVES-GRADED",
             f"case {case.id!r} is one graded pair, compared with no negative; {WITH_POSITIVES} has "
             "no meaning for its benchmark.",
-            case=case.id,
         )
     if case.questions:
         raise DataError(
             "E-POSITIVES-QUESTIONS",
             f"the captions of case {case.id!r} are answers to questions; {WITH_POSITIVES} has no "
             "meaning for its benchmark.",
-            case=case.id,
         )
     pairs = list(_merged(case.captions, _columns(case), new))
     truth = tuple(zip(*(column for _, column in pairs), strict=True))
@@ -232,11 +222,7 @@ def _number(case: Case, columns: list[tuple[bool, ...]], caption: int | str, pat
     if not found:
         what = f"number {caption}" if isinstance(caption, int) else repr(caption)
         raise DataError(
-            "E-CAPTION-UNKNOWN",
-            f"{path}: case {case.id!r} has no true caption {what}.",
-            path=path,
-            case=case.id,
-            caption=caption,
+            "E-CAPTION-UNKNOWN", f"{path}: case {case.id!r} has no true caption {what}."
         )
     return found[0]
 

@@ -50,8 +50,6 @@ def _there(folder: Path, name: str) -> Path:
             "E-FILE-MISSING",
             f"probe/{name} needs {folder}, which is not there: folders train and test, each with a "
             "folder of images for each class, or name another data root with --data.",
-            path=folder,
-            benchmark=f"probe/{name}",
         )
     return folder
 
@@ -62,8 +60,6 @@ def _numbered(found: Labelled, classes: list[str], folder: Path) -> list[tuple[s
         raise DataError(
             "E-CLASS-UNKNOWN",
             f"{folder}: the class {shown(new[0])} has test images and no training images.",
-            path=folder,
-            name=new[0],
         )
     numbers = [classes.index(name) for name in found.classes]
     return [(path, numbers[number]) for path, number in found.images]
@@ -75,9 +71,7 @@ def probe_benchmark(id: str) -> Benchmark:
     if name.startswith(_VTAB):
         get_task(name.removeprefix(_VTAB))
     elif not name or Path(name).name != name or name == "..":
-        raise DataError(
-            "E-BENCHMARK-UNKNOWN", f"{id}: after probe/ comes the name of a folder.", name=id
-        )
+        raise DataError("E-BENCHMARK-UNKNOWN", f"{id}: after probe/ comes the name of a folder.")
     return Benchmark(
         id,
         f"linear probe on the image vectors of {name}",

@@ -196,10 +196,7 @@ def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
         key, _, value = part.partition("=")
         if key not in values:
             raise NotFoundError(
-                "E-OPTION-UNKNOWN",
-                did_you_mean(f"option of {benchmark.id}", key, values),
-                benchmark=benchmark.id,
-                option=key,
+                "E-OPTION-UNKNOWN", did_you_mean(f"option of {benchmark.id}", key, values)
             )
         if isinstance(values[key], str):
             values[key] = value
@@ -207,10 +204,6 @@ def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
             values[key] = int(value)
         else:
             raise NotFoundError(
-                "E-OPTION-INVALID",
-                f"{benchmark.id}:{part}: {key} must be a whole number.",
-                benchmark=benchmark.id,
-                option=key,
-                value=value,
+                "E-OPTION-INVALID", f"{benchmark.id}:{part}: {key} must be a whole number."
             )
     return values

@@ -37,8 +37,6 @@ def _cases(name: str) -> Callable[[Options], Cases]:
                 "E-OPTION-INVALID",
                 f"{benchmark}: seeds={len(options.seeds)}, and nothing is shuffled; choose a "
                 "shuffle of captions or of images.",
-                option="seeds",
-                value=len(options.seeds),
             )
         found = annotated_images(options, name, benchmark)
         return over_seeds(options, lambda seed: _gallery(found, name, options, seed))
@@ -105,12 +103,7 @@ def _choice(options: Options, name: str, known: Iterable[str]) -> str:
     chosen = options.text(name)
     names = [_PLAIN, *known]
     if chosen not in names:
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean(f"shuffle of {name}", chosen, names),
-            option=name,
-            value=chosen,
-        )
+        raise NotFoundError("E-OPTION-INVALID", did_you_mean(f"shuffle of {name}", chosen, names))
     return chosen
 
 

@@ -40,8 +40,6 @@ def _rows(options: Options, method: str, benchmark: str) -> Iterator[_AlteredIma
                 "E-ROW-MALFORMED",
                 f"{where}: 'caption' should hold five captions or more and then their five altered "
                 f"forms, it holds {count}.",
-                where=where,
-                field="caption",
             )
         texts = [text({"caption": caption}, "caption", where) for caption in found]
         image = f"coco/{text(row, 'image', where)}"
@@ -71,11 +69,7 @@ def _retrieval(options: Options) -> Cases:
     method = options.text("altered")
     if method not in METHODS:
         raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("way of altering captions", method, METHODS),
-            benchmark="rococo/retrieval",
-            option="altered",
-            value=method,
+            "E-OPTION-INVALID", did_you_mean("way of altering captions", method, METHODS)
         )
     rows = list(_rows(options, method, "rococo/retrieval"))
     captions = [caption for row in rows for caption in row.captions]

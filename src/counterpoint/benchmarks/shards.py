@@ -61,7 +61,7 @@ def own_file(name: str) -> Cases:
         files = [path] if path.is_file() else [*map(Path, _expand(name))]
     for file in files:
         if not file.is_file():
-            raise DataError("E-FILE-MISSING", f"{file}: no such file.", path=file)
+            raise DataError("E-FILE-MISSING", f"{file}: no such file.")
     root = Path(os.path.commonpath([file.absolute().parent for file in files]))
     samples = (
         sample
@@ -85,9 +85,7 @@ def _expand(pattern: str) -> list[str]:
     ends = _expand(pattern[found.end() :])
     if not numbers or len(numbers) * len(ends) > _MOST:
         raise DataError(
-            "E-OPTION-INVALID",
-            f"{shortened(pattern)}: names no files, or more than {_MOST:,}.",
-            pattern=pattern,
+            "E-OPTION-INVALID", f"{shortened(pattern)}: names no files, or more than {_MOST:,}."
         )
     parts = words.split(",") if words else [f"{n:0{len(first)}}" for n in numbers]
     return [f"{pattern[: found.start()]}{part}{end}" for part in parts for end in ends]
@@ -101,7 +99,6 @@ def _case(sample: _Sample) -> Case:
             "E-CASE-NO-NEGATIVE",
             f"{sample.where}: has no negatives, and others have; give it some, or remove them all "
             "for retrieval.",
-            where=sample.where,
         )
     return caption_case(
         _label(sample, "id") or sample.id,
@@ -124,7 +121,6 @@ def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
                 "E-CASE-NO-NEGATIVE",
                 f"{sample.where}: has negatives, and samples before it have none; give all some, "
                 "or remove them for retrieval.",
-                where=sample.where,
             )
         own = [text(sample.values, "caption", sample.where), *_texts(sample, "positives")]
         for caption in dict.fromkeys(own):
@@ -137,8 +133,6 @@ def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
             "E-BENCHMARK-TOO-LARGE",
             f"{source}: {len(images):,} images and {width:,} captions are too many for retrieval; "
             "name fewer files, or give the samples negatives.",
-            images=len(images),
-            captions=width,
         )
     row = {
         "id": "0",
@@ -157,10 +151,7 @@ def _texts(sample: _Sample, field: str) -> list[str]:
     found = [value] if isinstance(value, str) else value or []
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise DataError(
-            "E-ROW-MALFORMED",
-            f"{sample.where}: {field!r} should hold a list of texts.",
-            where=sample.where,
-            field=field,
+            "E-ROW-MALFORMED", f"{sample.where}: {field!r} should hold a list of texts."
         )
     return found
 
@@ -188,7 +179,7 @@ def _tar_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
         members = tar_members(file)
     except ImageError as error:
         said = str(error).removeprefix("image ")
-        raise DataError("E-FILE-MALFORMED", said, path=file) from None
+        raise DataError("E-FILE-MALFORMED", said) from None
     samples: dict[str, dict[str, str]] = {}
     for member in members:
         folder, slash, last = member.rpartition("/")
@@ -207,7 +198,7 @@ def _said(file: Path, parts: dict[str, str], where: str) -> dict[str, Any]:
     if "json" in parts:
         found = parse_json(read_member(file, parts["json"]), where)
         if not isinstance(found, dict):
-            raise DataError("E-ROW-MALFORMED", f"{where}: its JSON is not an object.", where=where)
+            raise DataError("E-ROW-MALFORMED", f"{where}: its JSON is not an object.")
     if "txt" in parts and "caption" not in found:
         caption = read_member(file, parts["txt"]).decode("utf-8-sig", errors="replace").strip()
         found = {**found, "caption": caption}
@@ -218,10 +209,7 @@ def _table_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
     column, names = _image_column(file), parquet_columns(file)
     if column is None:
         raise DataError(
-            "E-COLUMN-MISSING",
-            f"{file}: has no column of images, {{bytes, path}} or bytes.",
-            path=file,
-            column="image",
+            "E-COLUMN-MISSING", f"{file}: has no column of images, {{bytes, path}} or bytes."
         )
     row = 0
     for frame in parquet_frames(file, rows=CHUNK, columns=[n for n in _FIELDS if n in names]):

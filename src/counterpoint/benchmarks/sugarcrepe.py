@@ -54,16 +54,12 @@ def _numbered(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     rows = read_json(path, "sugarcrepe")
     if not isinstance(rows, dict):
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: should hold an object of cases by their number.",
-            path=path,
+            "E-FILE-MALFORMED", f"{path}: should hold an object of cases by their number."
         )
     for key, row in rows.items():
         if not isinstance(row, dict):
             where = f"{path}: case {key}"
-            raise DataError(
-                "E-ROW-MALFORMED", f"{where}: should be an object, it is {row!r:.60}.", where=where
-            )
+            raise DataError("E-ROW-MALFORMED", f"{where}: should be an object, it is {row!r:.60}.")
         yield key, row
 
 
@@ -82,13 +78,7 @@ def _pp_cases(options: Options) -> Cases:
     makers = {"both": (_itt, _tot), "itt": (_itt,), "tot": (_tot,)}
     tests = options.text("tests")
     if tests not in makers:
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("choice of tests", tests, makers),
-            benchmark="sugarcrepe-pp",
-            option="tests",
-            value=tests,
-        )
+        raise NotFoundError("E-OPTION-INVALID", did_you_mean("choice of tests", tests, makers))
     folder = options.data / "sugarcrepe_pp"
     keys = ("caption", "caption2", "negative_caption")
     triples = [t for subset in PP_SUBSETS for t in _rows(folder, subset, "sugarcrepe-pp", *keys)]

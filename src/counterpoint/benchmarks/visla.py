@@ -87,8 +87,6 @@ def _caption(row: dict[str, str], key: str, where: str) -> str:
         raise DataError(
             "E-ROW-MALFORMED",
             f"{where}: {key!r} goes on over several fields; check its quotation marks.",
-            where=where,
-            field=key,
         )
     return caption
 
@@ -98,10 +96,7 @@ def _image(name: str, root: Path, where: str) -> str:
     digits = re.fullmatch(r"(\d{1,12})(?:\.jpg)?", name.strip())
     if not digits:
         raise DataError(
-            "E-ROW-MALFORMED",
-            f"{where}: {name!r:.60} is not the name of a COCO image.",
-            where=where,
-            value=name,
+            "E-ROW-MALFORMED", f"{where}: {name!r:.60} is not the name of a COCO image."
         )
     file = f"{digits[1]:0>12}.jpg"
     held = first_there(root / "coco/val2017" / file, root / "coco/train2017" / file)

@@ -108,8 +108,6 @@ def _cases(options: Options) -> Cases:
             "E-FILE-MISSING",
             f"{folder}: no Object, Attribute or Relation folder with .json files; "
             "see `counterpoint data get vl-checklist`.",
-            path=folder,
-            benchmark="vl-checklist",
         )
     there = ImageFolders(options.data)
     rows = (case for path in files for case in _file(path, path.relative_to(folder), there))
@@ -123,7 +121,7 @@ def _file(path: Path, relative: Path, there: ImageFolders) -> Iterator[Case]:
     """
     rows = read_json(path, "vl-checklist")
     if not isinstance(rows, list):
-        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list.", path=path)
+        raise DataError("E-FILE-MALFORMED", f"{path}: should hold a list.")
     name, group = relative.with_suffix("").as_posix(), group_of(relative)
     read = [_row(row, f"{path}: row {number + 1}") for number, row in enumerate(rows)]
     held = [image in there for image, _, _ in read]
@@ -149,14 +147,10 @@ def _row(row: Any, where: str) -> tuple[str, str, str]:
         positive, negative = (_listed(captions[key])[0] for key in ("POS", "NEG"))
     except (TypeError, ValueError, KeyError, IndexError):
         raise DataError(
-            "E-ROW-MALFORMED",
-            f'{where}: should be [image, {{"POS": [...], "NEG": [...]}}].',
-            where=where,
+            "E-ROW-MALFORMED", f'{where}: should be [image, {{"POS": [...], "NEG": [...]}}].'
         ) from None
     if not all(isinstance(value, str) and value.strip() for value in (image, positive, negative)):
-        raise DataError(
-            "E-ROW-MALFORMED", f"{where}: the image or a caption is not a text.", where=where
-        )
+        raise DataError("E-ROW-MALFORMED", f"{where}: the image or a caption is not a text.")
     return _image(image), positive, negative
 
 

@@ -80,9 +80,6 @@ class VtabTask:
                     "E-CLASS-UNKNOWN",
                     f"{folder}: {shown(name)} is no class of {ID}/{self.name}, which has "
                     f"{len(self.classes)}: name folders by class, or by label from 0.",
-                    path=folder,
-                    task=self.name,
-                    name=name,
                 )
         return [known[name] for name in names]
 
@@ -102,9 +99,7 @@ def vtab_tasks() -> dict[str, VtabTask]:
 def get_task(name: str) -> VtabTask:
     tasks = vtab_tasks()
     if name not in tasks:
-        raise NotFoundError(
-            "E-BENCHMARK-UNKNOWN", did_you_mean("VTAB task", name, tasks), name=name
-        )
+        raise NotFoundError("E-BENCHMARK-UNKNOWN", did_you_mean("VTAB task", name, tasks))
     return tasks[name]
 
 

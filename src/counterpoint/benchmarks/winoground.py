@@ -54,9 +54,7 @@ def _further_tags(folder: Path) -> dict[str, tuple[str, ...]]:
         for tags in found.values()
     ):
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{files[0]}: should hold a list of tags for each case.",
-            path=files[0],
+            "E-FILE-MALFORMED", f"{files[0]}: should hold a list of tags for each case."
         )
     return {
         id: tuple(f"diwan/{label(tag)}" for tag in tags) or (CLEAN,) for id, tags in found.items()

@@ -122,10 +122,7 @@ def _classes(options: Options) -> Cases:
     rng, size = np.random.default_rng((options.number("seed"), 3)), _size(options)
     if size < _FEW:
         raise CaseError(
-            "E-OPTION-INVALID",
-            f"world-classification needs a size of at least {_FEW}.",
-            option="size",
-            value=size,
+            "E-OPTION-INVALID", f"world-classification needs a size of at least {_FEW}."
         )
     scenes = [sample_scene(rng, objects=1) for _ in range(size)]
     classes = list(map(" ".join, product(*ATTRIBUTES.values(), SHAPES)))
@@ -139,12 +136,7 @@ def _classes(options: Options) -> Cases:
 def _size(options: Options) -> int:
     size = options.number("size")
     if size < 1:
-        raise CaseError(
-            "E-OPTION-INVALID",
-            "a world benchmark needs a size of at least 1.",
-            option="size",
-            value=size,
-        )
+        raise CaseError("E-OPTION-INVALID", "a world benchmark needs a size of at least 1.")
     return size
 
 

@@ -181,13 +181,7 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str 
     if bad:
         row, check = min(bad, key=itemgetter(0))
         id, where = frame["id"][row], start + row + 1
-        raise CaseError(
-            check.code,
-            f"{source}: row {where} (id {shown(id)}): {check.what}.",
-            source=source,
-            row=where,
-            id=id,
-        )
+        raise CaseError(check.code, f"{source}: row {where} (id {shown(id)}): {check.what}.")
 
 
 def refuse_duplicates(ids: pl.Series, source: str, numbers: np.ndarray) -> None:
@@ -201,7 +195,4 @@ def refuse_duplicates(ids: pl.Series, source: str, numbers: np.ndarray) -> None:
             "E-CASE-DUPLICATE",
             f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
             f"({len(rows)} rows share an id); ids must be unique.",
-            source=source,
-            id=first,
-            rows=where[:2],
         )

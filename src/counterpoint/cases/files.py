@@ -30,12 +30,10 @@ def read_cases(path: str | Path) -> Cases:
     """Read and check a case file, piece by piece."""
     path = Path(path)
     if not path.is_file():
-        raise CaseError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise CaseError("E-FILE-MISSING", f"{path}: no such file.")
     readers = {".parquet": _parquet_frames, ".jsonl": _json_frames}
     if path.suffix not in readers:
-        raise CaseError(
-            "E-FILE-FORMAT", f"{path}: a case file ends in .parquet or .jsonl.", path=path
-        )
+        raise CaseError("E-FILE-FORMAT", f"{path}: a case file ends in .parquet or .jsonl.")
     return Cases.checked(readers[path.suffix](path), path.parent, str(path))
 
 
@@ -43,9 +41,7 @@ def write_cases(cases: Cases, path: str | Path) -> None:
     """Write a case table as Parquet."""
     if Path(path).suffix != ".parquet":
         raise CaseError(
-            "E-FILE-FORMAT",
-            f"{path}: cases are written as Parquet; the name must end in .parquet.",
-            path=path,
+            "E-FILE-FORMAT", f"{path}: cases are written as Parquet; the name must end in .parquet."
         )
     with whole_file(Path(path), CaseError) as draft:
         cases.frame.write_parquet(draft)
@@ -55,19 +51,14 @@ def _parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
     for frame in parquet_frames(path, CaseError, rows=CHUNK):
         missing = [name for name in SCHEMA.names() if name not in frame.columns]
         if missing:
-            raise CaseError(
-                "E-COLUMN-MISSING",
-                f"{path}: the column {missing[0]!r} is missing.",
-                path=path,
-                column=missing[0],
-            )
+            raise CaseError("E-COLUMN-MISSING", f"{path}: the column {missing[0]!r} is missing.")
         try:
             kinds = columns_in(frame.columns)
             yield frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
         except pl.exceptions.PolarsError as error:
             why = shortened(error).rstrip(". ") or type(error).__name__
             raise CaseError(
-                "E-FILE-MALFORMED", f"{path}: not a readable case table: {why}.", path=path
+                "E-FILE-MALFORMED", f"{path}: not a readable case table: {why}."
             ) from None
 
 
@@ -79,7 +70,7 @@ def _json_frames(path: Path) -> Iterator[pl.DataFrame]:
                 yield tabulate(rows)
         except UnicodeDecodeError as error:
             raise CaseError(
-                "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8: {error.reason}.", path=path
+                "E-TEXT-ENCODING", f"{path}: not a text file in UTF-8: {error.reason}."
             ) from None
 
 
@@ -90,17 +81,9 @@ def _read(line: str, path: Path, number: int) -> Case:
         case = _case(values)
         case.cells()  # checks the shape of its truth
     except _NotACaseError as error:
-        raise CaseError(
-            "E-CASE-MALFORMED",
-            f"{where} is not a case: {error}",
-            path=path,
-            line=number,
-            field=error.field,
-        ) from None
+        raise CaseError("E-CASE-MALFORMED", f"{where} is not a case: {error}") from None
     except CaseError as error:
-        raise CaseError(
-            error.code, f"{where}: {error}", path=path, line=number, **error.data
-        ) from None
+        raise CaseError(error.code, f"{where}: {error}") from None
     return case
 
 

@@ -105,7 +105,6 @@ class SpillingTable:
                 f"a table of more than {PIECE:,} cases needs a temporary file in "
                 f"{tempfile.gettempdir()}, which cannot be written: {reason(error)}; set TMPDIR to "
                 "another folder.",
-                path=tempfile.gettempdir(),
             ) from None
         self._frames = []
 

@@ -123,7 +123,6 @@ class Case:
             raise CaseError(
                 "E-TRUTH-SHAPE",
                 f"case {shown(self.id)}: truth has {shape} cells, expected {k} rows of {m}.",
-                id=self.id,
             )
         return [i for i, cell in enumerate(c for line in self.truth for c in line) if cell]
 
@@ -156,7 +155,6 @@ def tabulate(cases: Sequence[Case]) -> pl.DataFrame:
             "E-CASE-MALFORMED",
             f"case {shown(cases[0].id)}: a number or a text in it cannot be kept "
             f"({shortened(error).rstrip('.')}).",
-            id=cases[0].id,
         ) from None
 
 
@@ -330,7 +328,7 @@ class Cases:
             refuse_malformed(frame, len(rows), source)
             rows.add(frame)
         if not len(rows):
-            raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.", source=source)
+            raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.")
         found = cls(rows, root)
         found.refuse_repeated_ids(source)
         return found

@@ -155,12 +155,10 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     except UnicodeDecodeError:
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: the instructions are not a text in UTF-8.", path=path
+            "E-FILE-MALFORMED", f"{path}: the instructions are not a text in UTF-8."
         ) from None
 
 
@@ -392,9 +390,7 @@ def studio(
 
     if not runs.is_dir():
         raise DataError(
-            "E-FOLDER-MISSING",
-            f"{runs}: no such folder of runs; `{command('demo')}` makes one.",
-            path=runs,
+            "E-FOLDER-MISSING", f"{runs}: no such folder of runs; `{command('demo')}` makes one."
         )
     guard = Guard(key=kept_key(runs / ".studio-key"))
     database = open_database(db)

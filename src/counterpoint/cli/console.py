@@ -102,7 +102,6 @@ def refuse_missing_folder(file: Path | None) -> None:
         raise DataError(
             "E-FOLDER-MISSING",
             f"{file}: there is no folder {file.parent}; create it, or name another file.",
-            path=file.parent,
         )
 
 

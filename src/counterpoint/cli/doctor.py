@@ -77,9 +77,7 @@ def _write_list(bad: dict[str, str], path: Path) -> None:
     from counterpoint._util.writing import whole_file
 
     if not path.absolute().parent.is_dir():
-        raise DataError(
-            "E-FOLDER-MISSING", f"{path}: there is no such folder; make it first.", path=path
-        )
+        raise DataError("E-FOLDER-MISSING", f"{path}: there is no such folder; make it first.")
     with whole_file(path) as draft:
         lines = "".join(f"{image}\t{why}\n" for image, why in bad.items())
         draft.write_text(lines, encoding="utf-8")

@@ -398,9 +398,6 @@ def _refuse_unread(report: Generated, out: Path) -> None:
                 f"{method}: {lost:,} of {answers:,} answers cannot be read, more than "
                 f"{100 * _UNREAD:.0f} %; the pairs of the others are in {out}, and all answers are "
                 "kept; ask another model, or with a template whose form it keeps.",
-                method=method,
-                unread=lost,
-                answers=answers,
             )
 
 

@@ -54,15 +54,11 @@ def extract(archive: Path, folder: Path, *, limit: int | None = None) -> None:
     except _BROKEN as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".:") or "it is cut off"
         raise DataError(
-            "E-ARCHIVE-BROKEN",
-            f"{archive}: cannot be extracted: {why}; get it again.",
-            path=archive,
+            "E-ARCHIVE-BROKEN", f"{archive}: cannot be extracted: {why}; get it again."
         ) from None
     except OSError as error:
         raise DataError(
-            "E-ARCHIVE-EXTRACTION",
-            f"{archive}: cannot be extracted: {reason(error)}.",
-            path=archive,
+            "E-ARCHIVE-EXTRACTION", f"{archive}: cannot be extracted: {reason(error)}."
         ) from None
 
 
@@ -95,9 +91,7 @@ def _write(content: IO[bytes], place: Path, most: int) -> int:
 
 def _too_large(archive: Path) -> DataError:
     return DataError(
-        "E-ARCHIVE-TOO-LARGE",
-        f"{archive}: extracts to far too many bytes; it is not extracted.",
-        path=archive,
+        "E-ARCHIVE-TOO-LARGE", f"{archive}: extracts to far too many bytes; it is not extracted."
     )
 
 
@@ -120,8 +114,6 @@ def _zip_members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
                 raise DataError(
                     "E-ARCHIVE-LINK",
                     f"{archive}: {shown(info.filename)} is a link; the archive is not extracted.",
-                    path=archive,
-                    name=info.filename,
                 )
             yield info.filename, info.file_size, None if info.is_dir() else opened.open(info)
 
@@ -144,8 +136,6 @@ def _tar_members(file: BinaryIO, archive: Path) -> Iterator[Member]:
                 raise DataError(
                     "E-ARCHIVE-LINK",
                     f"{archive}: {shown(info.name)} is a link; the archive is not extracted.",
-                    path=archive,
-                    name=info.name,
                 )
             yield info.name, info.size, opened.extractfile(info) if info.isfile() else None
         _need_end(opened, archive)
@@ -182,15 +172,12 @@ def _refuse_others(source: Path, target: Path, archive: Path) -> None:
             raise DataError(
                 "E-ARCHIVE-EXTRACTION",
                 f"{archive}: cannot be extracted: {shown(str(place))} is in the way.",
-                path=archive,
             )
         if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
             raise DataError(
                 "E-PATH-OUTSIDE",
                 f"{archive}: {shown(str(place))} is a link out of {target}; extract the archive "
                 "there by hand, or make the whole folder a link.",
-                path=archive,
-                name=place.name,
             )
 
 

@@ -61,11 +61,11 @@ class WrongFileError(DataError):
 
 
 class HopelessError(DataError):
-    """This mirror cannot be used."""
+    """This mirror cannot be used. `absent`: it has no file of this name."""
 
-    @property
-    def absent(self) -> bool:
-        return self.data.get("status") in _ABSENT
+    def __init__(self, code: str, message: str, *, absent: bool = False) -> None:
+        super().__init__(code, message)
+        self.absent = absent
 
 
 def refuse(response: httpx.Response, path: Path) -> None:
@@ -74,7 +74,7 @@ def refuse(response: httpx.Response, path: Path) -> None:
     if status in _BUSY or status >= 500:
         raise PassingError(f"HTTP {status}", retry_after(response), code=HTTP_STATUS)
     if status not in (200, 206):
-        raise HopelessError(HTTP_STATUS, f"HTTP {status}", status=status)
+        raise HopelessError(HTTP_STATUS, f"HTTP {status}", absent=status in _ABSENT)
     kind = response.headers.get("Content-Type", "")
     if kind.startswith("text/html") and path.suffix not in (".html", ".htm"):
         raise HopelessError(WEB_PAGE, "it sends a web page instead of the file")
@@ -205,10 +205,10 @@ class FetchError(DataError):
     """
 
     def __init__(self, path: Path, message: str, errors: Sequence[HopelessError]) -> None:
-        causes = [error.code for error in errors]
-        super().__init__("E-DOWNLOAD-FAILED", message, path=path, causes=causes)
+        super().__init__("E-DOWNLOAD-FAILED", message)
+        self.causes = [error.code for error in errors]
         self.absent = all(error.absent for error in errors)
-        self.unreachable = all(cause == UNREACHABLE for cause in causes)
+        self.unreachable = all(cause == UNREACHABLE for cause in self.causes)
 
 
 def sha256(path: Path) -> str:
@@ -247,9 +247,7 @@ def download(wanted: WantedFile, client: httpx.Client, pause: Pause, begin: Begi
             return True
     except OSError as error:
         raise DataError(
-            "E-OUTPUT-UNWRITABLE",
-            f"{wanted.path}: cannot be written: {reason(error)}.",
-            path=wanted.path,
+            "E-OUTPUT-UNWRITABLE", f"{wanted.path}: cannot be written: {reason(error)}."
         ) from None
 
 
@@ -340,19 +338,13 @@ class _Transfer:
         if size is not None and length < size:
             raise PassingError(f"it ended after {length:,} of {size:,} bytes")
         if size is not None and length > size:
-            raise WrongFileError(
-                "E-FILE-WRONG",
-                f"it has {length:,} bytes instead of {size:,}",
-                bytes=length,
-                expected=size,
-            )
+            raise WrongFileError("E-FILE-WRONG", f"it has {length:,} bytes instead of {size:,}")
         if self.wanted.sha256:
             found = sha256(self.part.place)
             if found != self.wanted.sha256:
                 raise WrongFileError(
                     "E-FILE-WRONG",
                     f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}...",
-                    sha256=found,
                 )
 
     def discard(self) -> None:
@@ -391,10 +383,7 @@ class _Transfer:
         total = None if coming is None else self.part.length + coming
         if None not in (total, self.wanted.size) and total != self.wanted.size:
             raise WrongFileError(
-                "E-FILE-WRONG",
-                f"it has {total:,} bytes instead of {self.wanted.size:,}",
-                bytes=total,
-                expected=self.wanted.size,
+                "E-FILE-WRONG", f"it has {total:,} bytes instead of {self.wanted.size:,}"
             )
         if self._advance is None:
             self._advance = self._begin(total or 0)
@@ -406,9 +395,7 @@ class _Transfer:
         most = _LARGEST if self.wanted.size is None else self.wanted.size
         for chunk in response.iter_raw():
             if self.part.length + len(chunk) > most:  # even if it announced less
-                raise WrongFileError(
-                    "E-FILE-WRONG", f"it sends more than {most:,} bytes", expected=most
-                )
+                raise WrongFileError("E-FILE-WRONG", f"it sends more than {most:,} bytes")
             self.part.write(chunk)
             self._advance(len(chunk))
 

@@ -49,9 +49,9 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
     page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
     unreachable = f"{page} cannot be reached: run this again with a network"
 
-    def failed(code: str, why: str, or_else: str = ", or", **data: object) -> DataError:
+    def failed(code: str, why: str, or_else: str = ", or") -> DataError:
         by_hand = f"put its files by hand into {folder}"
-        return DataError(code, f"{why}{or_else} {by_hand}.", repo=repo, **data)
+        return DataError(code, f"{why}{or_else} {by_hand}.")
 
     try:
         snapshot_download(
@@ -79,14 +79,10 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
         raise failed(
             "E-DATASET-UNREACHABLE",
             f"{page} answers HTTP {status}: run this again later",
-            status=status,
         ) from None
     except OSError as error:
         raise DataError(
-            "E-OUTPUT-UNWRITABLE",
-            f"{repo} cannot be fetched into {folder}: {reason(error)}.",
-            path=folder,
-            repo=repo,
+            "E-OUTPUT-UNWRITABLE", f"{repo} cannot be fetched into {folder}: {reason(error)}."
         ) from None
     except client_error:
         raise failed("E-DATASET-UNREACHABLE", unreachable) from None
@@ -260,9 +256,7 @@ class _Job:
             mark.touch()
         except OSError as error:
             raise DataError(
-                "E-OUTPUT-UNWRITABLE",
-                f"{mark.parent}: cannot be written: {reason(error)}.",
-                path=mark.parent,
+                "E-OUTPUT-UNWRITABLE", f"{mark.parent}: cannot be written: {reason(error)}."
             ) from None
         try:
             yield
@@ -281,8 +275,6 @@ class _Job:
                 "E-DOWNLOAD-INCOMPLETE",
                 f"{mark.parent} still lacks {' and '.join(source.holds)} after {source.what} was "
                 f"fetched: run this again with a network, or put it there by hand.",
-                path=mark.parent,
-                source=source.id,
             )
 
     def _download(self, wanted: Sequence[WantedFile], what: str) -> bool:

@@ -162,7 +162,7 @@ def catalogue() -> Catalogue:
 def get_source(id: str) -> Source:
     sources = catalogue().sources
     if id not in sources:
-        raise NotFoundError("E-SOURCE-UNKNOWN", did_you_mean("source", id, sources), name=id)
+        raise NotFoundError("E-SOURCE-UNKNOWN", did_you_mean("source", id, sources))
     return sources[id]
 
 
@@ -171,9 +171,7 @@ def needs(benchmark: str) -> Needs:
     known = catalogue().benchmarks
     if benchmark not in known:
         raise NotFoundError(
-            "E-BENCHMARK-UNKNOWN",
-            did_you_mean("benchmark with files to get", benchmark, known),
-            name=benchmark,
+            "E-BENCHMARK-UNKNOWN", did_you_mean("benchmark with files to get", benchmark, known)
         )
     return known[benchmark]
 
@@ -186,9 +184,7 @@ def read_catalogue(text: str, name: str) -> Catalogue:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise DataError(
-            "E-CATALOGUE-INVALID", f"{name}: not valid TOML: {error}.", path=name
-        ) from None
+        raise DataError("E-CATALOGUE-INVALID", f"{name}: not valid TOML: {error}.") from None
     problems: list[str] = []
     sources = {}
     for id, row in document.get("sources", {}).items():
@@ -205,9 +201,7 @@ def read_catalogue(text: str, name: str) -> Catalogue:
             benchmarks[id] = Needs(**parts)
     problems += [f"{key!r} is not known" for key in document.keys() - {"sources", "benchmarks"}]
     if problems:
-        raise DataError(
-            "E-CATALOGUE-INVALID", f"{name}: {'; '.join(problems)}.", path=name, problems=problems
-        )
+        raise DataError("E-CATALOGUE-INVALID", f"{name}: {'; '.join(problems)}.")
     return Catalogue(sources, benchmarks)
 
 

@@ -148,12 +148,7 @@ def evaluate(
     """
     batch = None if batch_size == AUTO else int(batch_size)
     if (batch is not None and batch < 1) or (limit is not None and limit < 1):
-        raise CounterpointError(
-            "E-OPTION-INVALID",
-            "batch size and limit must be at least 1.",
-            batch_size=batch_size,
-            limit=limit,
-        )
+        raise CounterpointError("E-OPTION-INVALID", "batch size and limit must be at least 1.")
     one = isinstance(models, str | tuple) or not isinstance(models, Sequence)
     chosen = _each_once([models] if one else models)  # type: ignore[arg-type, list-item]
     for name, loaded in chosen:
@@ -364,7 +359,6 @@ def _refuse_shared_names(names: Sequence[str]) -> None:
                 "E-MODEL-REPEATED",
                 f"{names.count(name)} models are called {shortened(name)}, and each writes a run; "
                 "give every model a name of its own.",
-                name=name,
             )
 
 

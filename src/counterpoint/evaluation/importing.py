@@ -138,13 +138,7 @@ def _refuse(bad: pl.DataFrame, code: str, what: str, path: Path) -> None:
     if not bad.is_empty():
         rows = list(bad.select(*COLUMNS).head(3).iter_rows())
         named = "; ".join(_shown(row) for row in rows)
-        raise DataError(
-            code,
-            f"{path}: {bad.height:,} rows {what}; the first: {named}.",
-            path=path,
-            count=bad.height,
-            first=rows[0][:3],
-        )
+        raise DataError(code, f"{path}: {bad.height:,} rows {what}; the first: {named}.")
 
 
 def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
@@ -158,9 +152,6 @@ def _missing(cases: Cases, places: np.ndarray, path: Path) -> DataError:
         "E-PAIR-MISSING",
         f"{path}: {len(places):,} of {starts[-1]:,} pairs are missing; the first: "
         f"{'; '.join(map(_shown, pairs))}.",
-        path=path,
-        count=len(places),
-        first=pairs[0],
     )
 
 
@@ -180,14 +171,11 @@ def read_wide(path: Path) -> pl.DataFrame | None:
         raise DataError(
             "E-COLUMN-MISSING",
             f"{path}: the scores {', '.join(places)} need a column case_id or id.",
-            path=path,
-            column="case_id",
         )
     if len(set(places.values())) < len(places):
         raise DataError(
             "E-COLUMN-REPEATED",
             f"{path}: two of the columns {', '.join(places)} are of the same pair.",
-            path=path,
         )
     pieces = [
         table.select(
@@ -217,10 +205,6 @@ def _numbers(table: pl.DataFrame, name: str, id: str, path: Path) -> pl.Series:
             "E-SCORE-INVALID",
             f"{path}: {bad.height:,} rows have no number in the column {name}; the first: "
             f"{id} {shown(bad[id][0])}, {shown(bad[name][0])}.",
-            path=path,
-            column=name,
-            count=bad.height,
-            case=bad[id][0],
         )
     return numbers
 
@@ -229,24 +213,17 @@ def _read_text(path: Path) -> pl.DataFrame:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: not a readable table: {error}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: not a readable table: {error}.") from None
     rows = [_fields(line) for line in lines if line.strip()]
     if not rows or len(set(rows[0])) < len(rows[0]):
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: the first line should name the columns, each once.",
-            path=path,
-            line=1,
+            "E-FILE-MALFORMED", f"{path}: the first line should name the columns, each once."
         )
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise DataError(
                 "E-FILE-MALFORMED",
                 f"{path}: line {number} has {len(row)} fields and the header {len(rows[0])}.",
-                path=path,
-                line=number,
             )
     return pl.DataFrame(rows[1:], schema=_texts(rows[0]), orient="row")
 

@@ -136,8 +136,6 @@ def outcome(start: Run, tuned: Run, *, resamples: int = RESAMPLES) -> Outcome:
             "E-RUNS-DISJOINT",
             f"{start.model} and {tuned.model} have no scored case in common; "
             "evaluate both on the same benchmarks.",
-            start=start.model,
-            tuned=tuned.model,
         )
     gaps = {
         (d.benchmark, d.group, d.metric): d

@@ -27,7 +27,6 @@ def device_names(text: str) -> list[str]:
             raise CounterpointError(
                 "E-OPTION-INVALID",
                 f"devices: {shown(name)} is no device; as in 0,1 or all or cpu,cpu.",
-                option="devices",
             )
     return names
 

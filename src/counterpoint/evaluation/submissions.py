@@ -139,10 +139,10 @@ def _read_claims(folder: Path) -> list[dict[str, Any]]:
         found = parse_json(read_regular(path), "it", RunError, once=True)
     except OSError as error:
         raise RunError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read ({reason(error)}); {again}.", path=path
+            "E-FILE-UNREADABLE", f"{path}: cannot be read ({reason(error)}); {again}."
         ) from None
     except RunError as error:
-        raise RunError("E-RESULTS-FORMAT", f"{path}: {error}; {again}.", path=path) from None
+        raise RunError("E-RESULTS-FORMAT", f"{path}: {error}; {again}.") from None
     if (
         not isinstance(found, list)
         or not found
@@ -154,7 +154,6 @@ def _read_claims(folder: Path) -> list[dict[str, Any]]:
         raise RunError(
             "E-RESULTS-FORMAT",
             f"{path}: should be a list of rows with {', '.join(_PLACE)}; {again}.",
-            path=path,
         )
     return found
 

@@ -131,7 +131,7 @@ def read_plan(path: Path) -> EvalPlan:
 
 
 def _invalid(path: Path, what: str) -> DataError:
-    return DataError("E-PLAN-INVALID", f"{path}: {what}.", path=path)
+    return DataError("E-PLAN-INVALID", f"{path}: {what}.")
 
 
 def default_folder(path: Path, plan: EvalPlan) -> Path:
@@ -152,7 +152,6 @@ def open_sweep(plan: EvalPlan, folder: Path) -> None:
             "E-OUTPUT-EXISTS",
             f"{folder} holds a sweep with the settings {shown(there)}, and this plan has "
             f"{shown(dict(plan.settings))}; choose another folder (--out).",
-            path=folder,
         )
     if there is None:
         write_json(path, {"settings": dict(plan.settings)}, RunError)

@@ -75,7 +75,6 @@ def read_records(paths: Sequence[str]) -> TrainingRecord | None:
                 raise ModelError(
                     "E-FILE-MALFORMED",
                     f"{path}: not a record of what a model was trained on; remove it.",
-                    path=path,
                 )
             for kind, some in found.items():
                 some.append(frame.filter(pl.col("kind") == kind)["digest"].drop_nulls().to_numpy())

@@ -66,12 +66,11 @@ def export_vectors(
     """
     if form not in VECTOR_FORMATS:
         said = did_you_mean("format of vectors", form, VECTOR_FORMATS)
-        raise NotFoundError("E-OPTION-INVALID", said, option="format", value=form)
+        raise NotFoundError("E-OPTION-INVALID", said)
     if folder.exists() and not (folder / _ABOUT).is_file() and any(folder.iterdir()):
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{folder} exists and holds no exported vectors; choose another folder.",
-            path=folder,
         )
     loaded = [load_benchmark(name, data, protocol=protocol) for name in dict.fromkeys(benchmarks)]
     protocols = {one.name: one.read_by(protocol) for one in loaded}
@@ -79,9 +78,7 @@ def export_vectors(
     name, encoder = model if isinstance(model, tuple) else (model, load_model(model, options))
     if not isinstance(encoder, DualEncoder):
         raise ModelError(
-            "E-MODEL-UNSUITABLE",
-            f"{name} has no vectors to export: it is not a dual encoder.",
-            model=name,
+            "E-MODEL-UNSUITABLE", f"{name} has no vectors to export: it is not a dual encoder."
         )
     plan, work = make_plan(tables), Work(store, batch_size, progress)
     scored = {on: Scored(np.empty(0, dtype=np.float32)) for on in tables}
@@ -110,7 +107,6 @@ def _by_name(images: Iterator[tuple[str, bytes]]) -> dict[str, bytes]:
             raise DataError(
                 "E-NAME-REPEATED",
                 f"two different images are called {name}; export their benchmarks to two folders.",
-                name=name,
             )
     return found
 
@@ -122,7 +118,6 @@ def _pieces(keys: list[bytes], store: Store, model: str) -> Iterator[np.ndarray]
             raise ModelError(
                 "E-MODEL-OUTPUT",
                 f"{model} returned vectors that do not have length one, as a dual encoder should.",
-                model=model,
             )
         yield piece
 

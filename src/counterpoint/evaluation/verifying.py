@@ -84,9 +84,7 @@ def published_model(name: str) -> str:
         names = published()["model"].value_counts(sort=True)["model"].to_list()
         ids = published()["id"].unique(maintain_order=True).to_list()
         raise NotFoundError(
-            "E-MODEL-UNKNOWN",
-            did_you_mean("published model", name, [*names, *filter(None, ids)]),
-            name=name,
+            "E-MODEL-UNKNOWN", did_you_mean("published model", name, [*names, *filter(None, ids)])
         )
     return str(found["model"][0])
 

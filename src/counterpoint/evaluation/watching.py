@@ -53,7 +53,7 @@ def find_checkpoints(folder: Path, template: str = "") -> list[WatchedCheckpoint
     too. `template` is the model id of all, with {} for the path; folders need none.
     """
     if not folder.is_dir():
-        raise DataError("E-FILE-MISSING", f"{folder}: no such folder to watch.", path=folder)
+        raise DataError("E-FILE-MISSING", f"{folder}: no such folder to watch.")
     found, seen = [], set[Path]()
     for path, own in _candidates(folder):
         real = path.resolve()
@@ -65,7 +65,6 @@ def find_checkpoints(folder: Path, template: str = "") -> list[WatchedCheckpoint
                 "E-CHECKPOINT-KIND",
                 f"{path} is a file of weights without a configuration; say how to load such files: "
                 "--as 'checkpoint:{}@ViT-B-32'.",
-                path=path,
             )
         name = path.relative_to(folder).as_posix()
         state = _state(real)
@@ -120,7 +119,7 @@ class Watch:
         """`settle`: for how many seconds a checkpoint has to stay as it is: then it is complete."""
         if template and PATH not in template:
             what = f"--as {template!r} has no {PATH} in the place of the path."
-            raise DataError("E-CHECKPOINT-KIND", what, path=folder)
+            raise DataError("E-CHECKPOINT-KIND", what)
         self.folder, self.out, self.template, self.settle = folder, out.absolute(), template, settle
         self.benchmarks, self.settings = tuple(benchmarks), dict(settings or {})
         data, protocol = (self.settings.get(key) for key in ("data", "protocol"))

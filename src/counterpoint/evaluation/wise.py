@@ -57,12 +57,7 @@ class Line:
     def at(self, alpha: float) -> OpenClip:
         """The model of one alpha. It is good until another alpha is asked for."""
         if not 0 <= alpha <= 1:
-            raise ModelError(
-                "E-OPTION-INVALID",
-                f"alpha must be between 0 and 1, not {alpha:g}.",
-                option="alpha",
-                value=alpha,
-            )
+            raise ModelError("E-OPTION-INVALID", f"alpha must be between 0 and 1, not {alpha:g}.")
         if alpha == 0:
             return self._first
         if self._here[0] != alpha:
@@ -154,13 +149,7 @@ def evaluate_line(
 def refuse_unlike(base: OpenClip, tuned: OpenClip, base_id: str, tuned_id: str) -> None:
     """Raise a ModelError that names the first difference between two models besides weights."""
     if why := unlike(base, tuned):
-        raise ModelError(
-            "E-MODELS-DIFFER",
-            f"{base_id} and {tuned_id} cannot be mixed: {why}.",
-            base=base_id,
-            tuned=tuned_id,
-            why=why,
-        )
+        raise ModelError("E-MODELS-DIFFER", f"{base_id} and {tuned_id} cannot be mixed: {why}.")
 
 
 def unlike(base: OpenClip, tuned: OpenClip) -> str:
@@ -238,9 +227,7 @@ def _load(id: str, options: LoadOptions) -> OpenClip:
     if not isinstance(model, OpenClip):
         known = ", ".join(f"{name}:" for name in FAMILIES)
         raise ModelError(
-            "E-MODEL-UNSUITABLE",
-            f"{id} cannot be mixed: only models of {known} can be.",
-            model=id,
+            "E-MODEL-UNSUITABLE", f"{id} cannot be mixed: only models of {known} can be."
         )
     return model
 
@@ -266,8 +253,6 @@ def save_mixed(line: Line, alpha: float, folder: Path) -> None:
                 "E-MODEL-CHANGED",
                 f"{line.name(alpha)} cannot be saved as an open_clip folder: loaded again it is "
                 f"another model: {why}.",
-                model=line.name(alpha),
-                why=why,
             )
 
 
@@ -303,11 +288,9 @@ def refuse_other_model(folder: Path, line: Line) -> None:
         raise ModelError(
             "E-OUTPUT-EXISTS",
             f"{folder} exists and was not made by wise; choose another --save folder.",
-            path=folder,
         )
     if any(made.get(name) != end for name, end in _ends(line).items()):
         raise ModelError(
             "E-OUTPUT-EXISTS",
             f"{folder} holds a mix of other models; choose another --save folder.",
-            path=folder,
         )

@@ -80,7 +80,7 @@ def generate_from_graphs(
     """
     require_parquet(out)
     if out.exists():
-        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.", path=out)
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.")
     about = {
         "input": str(path),
         "root": str((images or path.parent).absolute()),

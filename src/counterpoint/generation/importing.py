@@ -174,9 +174,6 @@ def _aligned(captions: Captions, texts: Path) -> Iterator[tuple[SourceCaption, s
                 "E-ROWS-UNEQUAL",
                 f"{texts}: has {lines:,} lines and {captions.name} {there:,} captions; "
                 "line n should be the text of caption n.",
-                path=texts,
-                lines=lines,
-                captions=there,
             )
         yield source, text
 
@@ -186,7 +183,7 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         file = open_regular(path)
     except OSError:
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path) from None
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.") from None
     with file:
         number = 0
         while line := file.readline(_LONGEST):
@@ -205,8 +202,6 @@ def _text(value: Any, path: Path, number: int) -> str:
         raise DataError(
             "E-ROW-MALFORMED",
             f"{path}: line {number}: expected one text in quotation marks, found {found}.",
-            path=path,
-            row=number,
         )
     lines = (" ".join(line.split()) for line in value.splitlines())
     text = next((line for line in lines if line), "")

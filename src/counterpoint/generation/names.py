@@ -79,16 +79,11 @@ def chosen_methods(names: Sequence[str], kind: Kind) -> Chosen:
     wanted = dict.fromkeys(name for given in names for name in groups.get(given, [given]))
     for name in wanted:
         if name not in known:
-            raise NotFoundError(
-                "E-METHOD-UNKNOWN", did_you_mean("method", name, [*known, *groups]), name=name
-            )
+            raise NotFoundError("E-METHOD-UNKNOWN", did_you_mean("method", name, [*known, *groups]))
         if kind not in known[name].kinds:
             fitting = ", ".join(m.name for m in known.values() if kind in m.kinds)
             raise NotFoundError(
-                "E-METHOD-KIND",
-                f"{name} does not make {kind}s; these do: {fitting}.",
-                name=name,
-                kind=kind,
+                "E-METHOD-KIND", f"{name} does not make {kind}s; these do: {fitting}."
             )
     by_need = {need: tuple(n for n in wanted if known[n].needs == need) for need in _NEEDS}
     if by_need["scene graphs"] and len(by_need["scene graphs"]) < len(wanted):
@@ -96,7 +91,6 @@ def chosen_methods(names: Sequence[str], kind: Kind) -> Chosen:
             "E-METHODS-MIXED",
             f"{by_need['scene graphs'][0]} reads scene graphs and the other methods read captions; "
             "run one command for each.",
-            name=by_need["scene graphs"][0],
         )
     return Chosen(by_need[""], by_need["a language model"], by_need["scene graphs"])
 

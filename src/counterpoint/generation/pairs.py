@@ -214,8 +214,6 @@ def _frames(path: Path, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
             "E-COLUMN-MISSING",
             f"{path}: not a pairs file of `counterpoint generate`: "
             f"the column {missing[0]!r} is missing.",
-            path=path,
-            column=missing[0],
         )
     for frame in parquet_frames(path, rows=_ROWS, columns=[n for n in columns if n in there]):
         # Files from before the column "doubt" existed do not have it.
@@ -232,13 +230,7 @@ def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
         rows = frame.select(bad.fill_null(False)).to_series().arg_true()
         if len(rows):
             row = start + int(rows[0]) + 1
-            raise DataError(
-                "E-ROW-MALFORMED",
-                f"{path}: row {row}: {name!r} {fault}.",
-                path=path,
-                row=row,
-                column=name,
-            )
+            raise DataError("E-ROW-MALFORMED", f"{path}: row {row}: {name!r} {fault}.")
 
 
 @contextmanager
@@ -246,14 +238,12 @@ def _reading(path: Path) -> Iterator[None]:
     import pyarrow as pa  # slow to import
 
     if not path.is_file():
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     try:
         yield
     except (*_POLARS, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
-        raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable pairs file: {why}.", path=path
-        ) from None
+        raise DataError("E-FILE-MALFORMED", f"{path}: not a readable pairs file: {why}.") from None
 
 
 def rebased(frame: pl.DataFrame, before: Path, after: Path) -> pl.DataFrame:
@@ -294,9 +284,7 @@ def read_about(path: Path) -> dict[str, Any]:
     about = parse_json(found, f"{path}: its metadata")
     if not isinstance(about, dict):
         raise DataError(
-            "E-METADATA-INVALID",
-            f"{path}: its metadata should be an object, it is {shown(about)}.",
-            path=path,
+            "E-METADATA-INVALID", f"{path}: its metadata should be an object, it is {shown(about)}."
         )
     for key, fits in (("counts", _is_count), ("refined", lambda row: isinstance(row, dict))):
         rows = about.get(key, [])
@@ -304,8 +292,6 @@ def read_about(path: Path) -> dict[str, Any]:
             raise DataError(
                 "E-METADATA-INVALID",
                 f"{path}: {key!r} of its metadata is not what Counterpoint writes.",
-                path=path,
-                key=key,
             )
     return about
 
@@ -329,9 +315,7 @@ def is_pairs_file(path: Path) -> bool:
 def require_parquet(out: Path, what: str = "pairs") -> None:
     if out.suffix != ".parquet":
         raise DataError(
-            "E-FILE-FORMAT",
-            f"{out}: {what} are written as Parquet; the name must end in .parquet.",
-            path=out,
+            "E-FILE-FORMAT", f"{out}: {what} are written as Parquet; the name must end in .parquet."
         )
 
 
@@ -348,12 +332,11 @@ def reserved(out: Path) -> Iterator[None]:
             stack.enter_context(locked(out.with_name(f"{out.name}.parts")))
         except OSError as error:
             raise DataError(
-                "E-OUTPUT-UNWRITABLE", f"{out}: cannot be written: {reason(error)}.", path=out
+                "E-OUTPUT-UNWRITABLE", f"{out}: cannot be written: {reason(error)}."
             ) from None
         except DataError:
             raise DataError(
                 "E-OUTPUT-LOCKED",
                 f"{out}: another command is writing it; wait for it, or name another place.",
-                path=out,
             ) from None
         yield

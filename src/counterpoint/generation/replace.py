@@ -91,7 +91,6 @@ def make_replace(
             "E-REPLACE-EMPTY",
             f"{data / 'vl_checklist'}: no row of Relation/vg or Attribute/vg has a word with a "
             "synonym; get the files with `counterpoint data get vl-checklist`.",
-            path=data,
         )
     write_cases(Cases.build(cases, source="vl-checklist"), out)
     return counts

@@ -82,11 +82,11 @@ class Parts:
             same = {k: found.get(k) == self.about.get(k) for k in {**found, **self.about}}
         except OSError as error:
             raise DataError(
-                "E-FILE-UNREADABLE", f"{path}: cannot be used: {reason(error)}.", path=path
+                "E-FILE-UNREADABLE", f"{path}: cannot be used: {reason(error)}."
             ) from None
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise DataError(
-                "E-FILE-MALFORMED", f"{path}: cannot be used; remove {self.folder}.", path=path
+                "E-FILE-MALFORMED", f"{path}: cannot be used; remove {self.folder}."
             ) from None
         if not all(same.values()):
             other = next(key for key, value in same.items() if not value)
@@ -94,8 +94,6 @@ class Parts:
                 "E-SETTINGS-CHANGED",
                 f"{self.folder} holds work begun with another {shortened(other)}; "
                 "finish that first, name another -o, or remove the folder.",
-                path=self.folder,
-                setting=other,
             )
 
     def path(self, name: str, number: int) -> Path:
@@ -227,7 +225,6 @@ def _made_before(out: Path, about: dict[str, Any]) -> Generated:
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{out} exists and was made with other settings; name another -o or remove it.",
-            path=out,
         )
     counts = read_counts(found)
     return Generated(int(pq.read_metadata(out).num_rows), _captions(counts), counts)
@@ -387,7 +384,6 @@ def _ray_part(
                 "E-FOLDER-MISSING",
                 f"{path.parent}: a worker on {platform.node()} does not see this folder; choose an "
                 "output on a file system that all machines of the cluster share.",
-                path=path.parent,
             )
         if _words(settings) != words:
             raise DataError(

@@ -38,15 +38,15 @@ def read_file(path: Path) -> bytes:
         raise _unreadable(path, error) from None
     if len(data) > MAX_BYTES:
         what = f"{named(path)}: larger than {MAX_BYTES >> 30} GiB."
-        raise ImageError("E-IMAGE-TOO-LARGE", what, path=path)
+        raise ImageError("E-IMAGE-TOO-LARGE", what)
     return data
 
 
 def _unreadable(path: Path, error: OSError | ValueError) -> ImageError:
     if isinstance(error, FileNotFoundError):
-        return ImageError("E-IMAGE-MISSING", f"{named(path)}: no such file.", path=path)
+        return ImageError("E-IMAGE-MISSING", f"{named(path)}: no such file.")
     why = reason(error) if isinstance(error, OSError) else shortened(error)
-    return ImageError("E-IMAGE-UNREADABLE", f"{named(path)}: cannot be read: {why}.", path=path)
+    return ImageError("E-IMAGE-UNREADABLE", f"{named(path)}: cannot be read: {why}.")
 
 
 def file_content(path: Path, part: str, read: Callable[[], bytes], store: Store) -> bytes:
@@ -90,7 +90,6 @@ def decode(
                 raise ImageError(
                     "E-IMAGE-TOO-LARGE",
                     f"{named(name)}: {image.width} x {image.height} pixels are too many.",
-                    path=name,
                 )
             if side is not None:
                 image.draft("RGB", (side, side))  # changes nothing unless it is a JPEG
@@ -99,10 +98,10 @@ def decode(
         raise
     except UnidentifiedImageError:
         what = f"{named(name)}: not an image that can be read."
-        raise ImageError("E-IMAGE-BROKEN", what, path=name) from None
+        raise ImageError("E-IMAGE-BROKEN", what) from None
     except Exception as error:  # a broken file may raise anything in some decoder
         why = shortened(error).rstrip(". ") or type(error).__name__
-        raise ImageError("E-IMAGE-BROKEN", f"{named(name)}: broken: {why}.", path=name) from None
+        raise ImageError("E-IMAGE-BROKEN", f"{named(name)}: broken: {why}.") from None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -118,7 +118,7 @@ class Picture:
             # Preprocessing scales the shorter side up: a line of pixels would fill the memory.
             size = f"{image.width} x {image.height} pixels"
             what = f"{named(self.ref.path)}: {size} are too narrow to be scaled."
-            raise ImageError("E-IMAGE-NARROW", what, path=self.ref.path)
+            raise ImageError("E-IMAGE-NARROW", what)
         return image
 
     def file(self) -> Path | None:
@@ -150,7 +150,7 @@ class Picture:
 
     def _bad_crop(self, code: str, what: str) -> ImageError:
         path, box = self.ref
-        return ImageError(code, f"{named(path)}: the crop {box} {what}.", path=path, box=box)
+        return ImageError(code, f"{named(path)}: the crop {box} {what}.")
 
 
 def by_photograph(pictures: Iterable[Picture]) -> np.ndarray:

@@ -91,7 +91,7 @@ class _World(Scheme):
             scene = read_scene(reference.removeprefix(self.prefix))
         except SceneCodeError as error:
             what = f"image {self.prefix}: {error}"
-            raise ImageError("E-IMAGE-REFERENCE", what, path=reference) from None
+            raise ImageError("E-IMAGE-REFERENCE", what) from None
         return Image.fromarray(draw([scene])[0])
 
     def file(self, reference: str, root: Path | None) -> None:
@@ -217,7 +217,7 @@ class _Text(Scheme):
 
     def open(self, reference: str, root: Path | None) -> NoReturn:
         what = "a text stands in the image's place, and this model compares no texts."
-        raise ImageError("E-IMAGE-IS-TEXT", what, path=reference)
+        raise ImageError("E-IMAGE-IS-TEXT", what)
 
     def file(self, reference: str, root: Path | None) -> None:
         return None
@@ -276,7 +276,7 @@ def path_below(root: Path | None, reference: str) -> Path:
         return path
     if ".." in path.parts:
         what = f"{named(reference)}: the path leads out of {root}."
-        raise ImageError("E-PATH-OUTSIDE", what, name=reference, folder=root)
+        raise ImageError("E-PATH-OUTSIDE", what)
     return root / path
 
 
@@ -312,7 +312,7 @@ def _is_number(text: str) -> bool:
 
 
 def _refuse(reference: str, what: str) -> NoReturn:
-    raise ImageError("E-IMAGE-REFERENCE", f"{named(reference)}: {what}.", path=reference)
+    raise ImageError("E-IMAGE-REFERENCE", f"{named(reference)}: {what}.")
 
 
 def _read_cell(path: Path, column: str, row: int) -> bytes:

@@ -65,33 +65,13 @@ def read_cell(path: Path, column: str, row: int) -> bytes:
         values, place = _GROUPS.values(path, column, row)
         value = values[place].as_py()
     except FileNotFoundError:
-        raise ImageError(
-            "E-IMAGE-MISSING", f"image {shortened(path)}: no such file.", path=path
-        ) from None
+        raise ImageError("E-IMAGE-MISSING", f"image {shortened(path)}: no such file.") from None
     except (KeyError, IndexError):
-        raise ImageError(
-            "E-IMAGE-MISSING",
-            f"{where}: the table has no such cell.",
-            path=path,
-            column=column,
-            row=row,
-        ) from None
+        raise ImageError("E-IMAGE-MISSING", f"{where}: the table has no such cell.") from None
     except (OSError, ValueError, pa.ArrowException) as error:
         why = shortened(error).rstrip(". ")
-        raise ImageError(
-            "E-IMAGE-UNREADABLE",
-            f"{where}: cannot be read: {why}.",
-            path=path,
-            column=column,
-            row=row,
-        ) from None
+        raise ImageError("E-IMAGE-UNREADABLE", f"{where}: cannot be read: {why}.") from None
     data = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(data, bytes):
-        raise ImageError(
-            "E-IMAGE-MISSING",
-            f"{where}: the cell holds no image.",
-            path=path,
-            column=column,
-            row=row,
-        )
+        raise ImageError("E-IMAGE-MISSING", f"{where}: the cell holds no image.")
     return data

@@ -70,13 +70,12 @@ def tar_members(path: Path) -> dict[str, TarMember]:
             return _INDEXES.of(path, file)
     except FileNotFoundError:
         what = f"image {shortened(path)}: no such file."
-        raise ImageError("E-IMAGE-MISSING", what, path=path) from None
+        raise ImageError("E-IMAGE-MISSING", what) from None
     except Exception as error:  # of damaged headers the library raises anything
         why = reason(error) if isinstance(error, OSError) and error.errno else shortened(error)
         raise ImageError(
             "E-IMAGE-UNREADABLE",
             f"image {shortened(path)}: not a readable, uncompressed tar file: {why.rstrip('. ')}.",
-            path=path,
         ) from None
 
 
@@ -86,18 +85,18 @@ def read_member(path: Path, name: str) -> bytes:
     member = tar_members(path).get(name)
     if member is None:
         what = f"{where}: the tar file has no such member."
-        raise ImageError("E-IMAGE-MISSING", what, path=path, member=name)
+        raise ImageError("E-IMAGE-MISSING", what)
     if member.size > MAX_BYTES:
         what = f"{where}: larger than {MAX_BYTES >> 30} GiB."
-        raise ImageError("E-IMAGE-TOO-LARGE", what, path=path, member=name)
+        raise ImageError("E-IMAGE-TOO-LARGE", what)
     try:
         with open_regular(path) as file:
             file.seek(member.start)
             data = file.read(member.size)
     except OSError as error:
         what = f"{where}: cannot be read: {reason(error)}."
-        raise ImageError("E-IMAGE-UNREADABLE", what, path=path, member=name) from None
+        raise ImageError("E-IMAGE-UNREADABLE", what) from None
     if len(data) != member.size:
         what = f"{where}: cannot be read: the file was cut."
-        raise ImageError("E-IMAGE-UNREADABLE", what, path=path, member=name)
+        raise ImageError("E-IMAGE-UNREADABLE", what)
     return data

@@ -241,7 +241,5 @@ def get_protocol(name: str | Protocol) -> Protocol:
     if isinstance(name, Protocol):
         return name
     if name not in PROTOCOLS:
-        raise NotFoundError(
-            "E-PROTOCOL-UNKNOWN", did_you_mean("protocol", name, PROTOCOLS), name=name
-        )
+        raise NotFoundError("E-PROTOCOL-UNKNOWN", did_you_mean("protocol", name, PROTOCOLS))
     return PROTOCOLS[name]

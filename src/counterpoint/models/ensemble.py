@@ -40,9 +40,7 @@ class Ensemble:
     def __init__(self, members: Sequence[Member]) -> None:
         if len(members) < 2:
             raise ModelError(
-                "E-MODEL-ID-INVALID",
-                f"an ensemble needs two members or more, not {len(members)}.",
-                count=len(members),
+                "E-MODEL-ID-INVALID", f"an ensemble needs two members or more, not {len(members)}."
             )
         self.members = tuple(members)
         parts = (member.model.fingerprint for member in self.members)
@@ -155,7 +153,6 @@ def members(rest: str) -> list[str]:
         raise ModelError(
             "E-MODEL-ID-INVALID",
             f"ensemble:{rest}: an ensemble cannot be a member of another; name all members.",
-            model=f"ensemble:{rest}",
         )
     if len(ids) < 2:
         raise _too_few(rest)
@@ -178,11 +175,9 @@ def _too_few(rest: str) -> ModelError | NotFoundError:
             return NotFoundError(
                 "E-MODEL-UNKNOWN",
                 f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}",
-                name=family,
             )
     return ModelError(
         "E-MODEL-ID-INVALID",
         f"ensemble:{rest}: two models or more are joined by '+', as in "
         "ensemble:world:base+blind:length.",
-        model=f"ensemble:{rest}",
     )

@@ -53,7 +53,6 @@ def find_source(id: str, where: str) -> str:
             "E-MODEL-MISSING",
             f"{id}: no such folder; give one that holds config.json and the weights, or a model of "
             "the hub as ORG/REPO.",
-            model=id,
         )
     return where
 
@@ -65,8 +64,6 @@ def refuse_file(id: str, where: str) -> None:
             "E-MODEL-MISSING",
             f"{id}: {where} is a file, and {id.partition(':')[0]}: takes a folder that holds "
             "config.json and the weights; checkpoint:FILE reads a file of weights.",
-            model=id,
-            path=where,
         )
 
 
@@ -140,7 +137,7 @@ def refuse_odd_files(id: str, folder: Path) -> None:
 
 def _broken(id: str, why: str) -> ModelError:
     what = f"{id} cannot be loaded: {why}; use another model, or mend that file."
-    return ModelError("E-MODEL-BROKEN", what, model=id)
+    return ModelError("E-MODEL-BROKEN", what)
 
 
 def _refusal(id: str, what: str) -> ModelError:
@@ -148,7 +145,6 @@ def _refusal(id: str, what: str) -> ModelError:
         "E-CODE-REFUSED",
         f"{id}: {what}, which is not run; take it out to use the library's own classes, or let "
         "`counterpoint eval --trust-remote-code` run it if you trust its authors.",
-        model=id,
     )
 
 
@@ -180,19 +176,11 @@ def _fetched(repo: str) -> Path | None:
 def _read(id: str, path: Path) -> object:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ModelError(
-                "E-CONFIG-INVALID",
-                f"{id}: {path.name} is too large for a config.",
-                model=id,
-                path=path,
-            )
+            raise ModelError("E-CONFIG-INVALID", f"{id}: {path.name} is too large for a config.")
         return parse_json(path.read_bytes(), f"{id}: {shortened(path.name)}", ModelError)
     except OSError as error:
         raise ModelError(
-            "E-FILE-UNREADABLE",
-            f"{id}: {path}: cannot be read: {reason(error)}.",
-            model=id,
-            path=path,
+            "E-FILE-UNREADABLE", f"{id}: {path}: cannot be read: {reason(error)}."
         ) from None
 
 
@@ -275,8 +263,6 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
                 f"{id} cannot be fetched: {shortened(library.ENDPOINT)} does not answer ({why}), "
                 f"and {source} is not in the cache; run this again with a network, or give a "
                 "folder that holds the model.",
-                model=id,
-                source=str(source),
             )
         switch = _offline()
     with switch:

@@ -156,16 +156,10 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if not is_device(self.device):
             raise NotFoundError(
-                "E-DEVICE-UNKNOWN",
-                f"no device is called {shown(self.device)}; use {DEVICES}.",
-                name=self.device,
+                "E-DEVICE-UNKNOWN", f"no device is called {shown(self.device)}; use {DEVICES}."
             )
         if self.decode not in DECODERS:
-            raise NotFoundError(
-                "E-DECODER-UNKNOWN",
-                did_you_mean("decoder", self.decode, DECODERS),
-                name=self.decode,
-            )
+            raise NotFoundError("E-DECODER-UNKNOWN", did_you_mean("decoder", self.decode, DECODERS))
 
 
 def load_model(id: str, options: LoadOptions | None = None) -> Model:
@@ -193,7 +187,7 @@ def world_folder(name: str) -> Path:
     folder = Path(__file__).parents[1] / "world" / "checkpoints"
     names = [path.name for path in folder.iterdir() if path.is_dir()]
     if name not in names:
-        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", name, names), name=name)
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("world model", name, names))
     return folder / name
 
 

@@ -76,7 +76,6 @@ class RememberedEncoder:
                         "E-MODEL-CHANGED",
                         f"{self.id}: its files were changed during the run; run the same command "
                         "again.",
-                        model=self.id,
                     )
                 self._model = found
             return self._model

@@ -48,14 +48,10 @@ class Reranker:
                     "E-MODEL-UNSUITABLE",
                     f"rerank needs a dual encoder and a pair scorer, in this order; {member.name} "
                     f"is not a {kind.__name__}.",
-                    model=member.name,
                 )
         if k < 1 or side not in SIDES:
             raise ModelError(
-                "E-OPTION-INVALID",
-                f"rerank: k is at least 1, and side one of {', '.join(SIDES)}.",
-                k=k,
-                side=side,
+                "E-OPTION-INVALID", f"rerank: k is at least 1, and side one of {', '.join(SIDES)}."
             )
         self.dual, self.pair, self.k, self.side = dual, pair, k, side
         parts = (dual.model.fingerprint, pair.model.fingerprint, str(k), side)
@@ -235,7 +231,6 @@ def read_id(rest: str) -> tuple[list[str], int, str]:
             "E-MODEL-ID-INVALID",
             f"rerank:{rest}: should be a dual encoder and a pair scorer joined by '+', as in "
             "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128.",
-            model=f"rerank:{rest}",
         )
     for id in members:
         check_model(id)

@@ -31,9 +31,7 @@ class Runtime:
     def __init__(self, options: LoadOptions) -> None:
         if options.precision not in PRECISIONS:
             raise NotFoundError(
-                "E-PRECISION-UNKNOWN",
-                did_you_mean("precision", options.precision, PRECISIONS),
-                name=options.precision,
+                "E-PRECISION-UNKNOWN", did_you_mean("precision", options.precision, PRECISIONS)
             )
         self.device = str(pick_device(options.device))
         self.precision = options.precision
@@ -47,7 +45,6 @@ class Runtime:
                 "E-DECODER-UNUSABLE",
                 f"JPEGs cannot be decoded on {self.device}: the decoder is part of NVIDIA's GPUs; "
                 "leave out --decode gpu.",
-                device=self.device,
             )
         self._launching = threading.Lock()
         # A CPU without the instructions for half precision says so once, and goes on slower.
@@ -136,7 +133,6 @@ def pick_device(name: str) -> torch.device:
             "E-DEVICE-MISSING",
             f"there is no device {name} here: torch sees {count[device.type]} of the kind "
             f"{device.type}; use another device, cpu or auto.",
-            name=name,
         )
     return device
 

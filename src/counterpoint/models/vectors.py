@@ -71,8 +71,6 @@ class VectorFolder:
                 "E-VECTORS-INVALID",
                 f"{folder}: image vectors have {sizes[0]:,} numbers and caption vectors "
                 f"{sizes[1]:,}; they cannot be compared.",
-                path=folder,
-                sizes=sizes,
             )
         self.fingerprint = digest("vectors 1", self._images.digest, self._captions.digest).hex()
         self._notes: list[str] = []
@@ -152,7 +150,6 @@ def open_image_vectors(path: Path) -> NamedVectors:
             "E-FILE-MISSING",
             f"{path}: no such folder, and no such file that ends in "
             f"{', '.join(VECTOR_FORMATS)} (docs/models.md).",
-            path=path,
         )
     return NamedVectors(path, IMAGES)
 
@@ -166,7 +163,6 @@ def _in_folder(folder: Path, side: str) -> NamedVectors:
             "E-VECTORS-INVALID" if there else "E-FILE-MISSING",
             f"{folder}: has {what}; it should have one of "
             f"{', '.join(path.name for path in found)} (docs/models.md).",
-            path=folder,
         )
     return NamedVectors(there[0], side)
 
@@ -295,8 +291,6 @@ def _require_columns(path: Path, *wanted: str) -> None:
             raise ModelError(
                 "E-COLUMN-MISSING",
                 f"{path}: the column {name!r} is missing; it should have {' and '.join(wanted)}.",
-                path=path,
-                column=name,
             )
 
 
@@ -380,12 +374,12 @@ def _file_digest(path: Path) -> bytes:
 
 
 def _invalid(path: Path, what: str) -> ModelError:
-    return ModelError("E-VECTORS-INVALID", f"{path}: {what}.", path=path)
+    return ModelError("E-VECTORS-INVALID", f"{path}: {what}.")
 
 
 def _unreadable(path: Path, error: Exception) -> ModelError:
     why = shortened(error).rstrip(". ") or type(error).__name__
-    return ModelError("E-FILE-MALFORMED", f"{path}: vectors cannot be read: {why}.", path=path)
+    return ModelError("E-FILE-MALFORMED", f"{path}: vectors cannot be read: {why}.")
 
 
 def load(rest: str, options: LoadOptions) -> VectorFolder:
@@ -400,7 +394,6 @@ def check(rest: str) -> Path:
         raise ModelError(
             "E-MODEL-MISSING",
             f"vectors:{shortened(rest)}: no such folder; `counterpoint vectors export` makes one.",
-            path=folder,
         )
     return folder
 

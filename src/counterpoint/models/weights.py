@@ -36,7 +36,7 @@ def explained_as(id: str) -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        raise ModelError(error.code, f"{id}: {error}", **{**error.data, "model": id}) from None
+        raise ModelError(error.code, f"{id}: {error}") from None
 
 
 def read_weights(path: Path) -> object:
@@ -46,16 +46,13 @@ def read_weights(path: Path) -> object:
             return load_file(path)
         except (SafetensorError, OSError) as error:
             raise ModelError(
-                "E-WEIGHTS-BROKEN",
-                f"it is not a readable safetensors file: {shortened(error)}.",
-                path=path,
+                "E-WEIGHTS-BROKEN", f"it is not a readable safetensors file: {shortened(error)}."
             ) from None
     if is_torchscript(path):
         raise ModelError(
             "E-CODE-REFUSED",
             "it is a TorchScript archive, which holds code; for OpenAI's own weights use "
             "open_clip:ViT-B-32-quickgelu/openai or another architecture's tag openai.",
-            path=path,
         )
     try:
         with torch.serialization.safe_globals([*_VALUES]):
@@ -67,12 +64,10 @@ def read_weights(path: Path) -> object:
                 "E-CODE-REFUSED",
                 f"loading it would run code ({asked[1]}), which is not done; "
                 "save its state_dict() alone, best as safetensors.",
-                path=path,
-                name=asked[1],
             ) from None
         why = shortened(error) or type(error).__name__
         raise ModelError(
-            "E-WEIGHTS-BROKEN", f"it is not a readable checkpoint: {why.rstrip('.')}.", path=path
+            "E-WEIGHTS-BROKEN", f"it is not a readable checkpoint: {why.rstrip('.')}."
         ) from None
 
 

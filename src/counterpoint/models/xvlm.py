@@ -236,20 +236,13 @@ def load(rest: str, options: LoadOptions) -> XVlm:
     """`FILE`, or `FILE?score=aro`."""
     id, (path, asked, option) = f"xvlm:{rest}", rest.partition("?")
     if asked and option != "score=aro":
-        raise ModelError(
-            "E-OPTION-INVALID",
-            f"{id}: after the ? there should be score=aro.",
-            model=id,
-            option="score",
-        )
+        raise ModelError("E-OPTION-INVALID", f"{id}: after the ? there should be score=aro.")
     file = Path(path).expanduser()
     if not file.is_file():
         raise NotFoundError(
             "E-MODEL-MISSING",
             f"{id}: there is no file {shortened(file)}; give a checkpoint of X-VLM, as in "
             "xvlm:16m_base_model_state_step_199999.th.",
-            model=id,
-            path=file,
         )
     with explained_as(id):
         state = _renamed(unwrap(read_weights(file)).tensors)
@@ -282,7 +275,6 @@ def _refuse_others(shapes: Mapping[str, tuple[int, ...]]) -> None:
             f"it has no {lacking[0]}: xvlm: reads X-VLM's checkpoints of pretraining and of "
             "retrieval, which have a Swin Transformer, BERT and a matching head; it holds "
             f"{some(list(shapes))}.",
-            name=lacking[0],
         )
 
 
@@ -345,15 +337,11 @@ def _fill(model: XVlmModel, state: Tensors) -> None:
             "E-WEIGHTS-MISMATCH",
             f"{len(odd)} of its weights are missing, left over or of another shape than in X-VLM: "
             f"{some(odd)}.",
-            count=len(odd),
-            first=odd[0],
         )
     if broken := [name for name, one in state.items() if not torch.isfinite(one).all()]:
         raise ModelError(
             "E-WEIGHTS-NON-FINITE",
             f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
-            count=len(broken),
-            first=broken[0],
         )
     model.load_state_dict(state, strict=False)  # the rest are buffers, which are computed
 
@@ -391,5 +379,4 @@ def _fetched() -> str:
             "E-TOKENIZER-MISSING",
             f"there is no {_VOCABULARY} beside it, and that of {_BERT} cannot be fetched "
             f"({shortened(error).rstrip('.')}); put it there.",
-            source=_BERT,
         ) from None

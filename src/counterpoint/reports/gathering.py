@@ -141,7 +141,6 @@ def gather(
             "E-RUN-EMPTY",
             f"{', '.join(named)}: no case was scored, so there is nothing to report; "
             "see `left_out` in run.json.",
-            runs=named,
         )
     return ReportData(named, benchmarks)
 

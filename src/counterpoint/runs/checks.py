@@ -75,9 +75,7 @@ def refuse_manifest(manifest: Any, where: object) -> None:
     """Raise a RunError that names the first field that is missing or of another type."""
     wrong = _misfit(manifest, _RUN, "")
     if wrong is not None:
-        raise RunError(
-            "E-RUN-DAMAGED", f"{where} is damaged ({wrong}); run the evaluation again.", path=where
-        )
+        raise RunError("E-RUN-DAMAGED", f"{where} is damaged ({wrong}); run the evaluation again.")
 
 
 def _misfit(value: Any, shape: Any, name: str) -> str | None:
@@ -121,13 +119,10 @@ def refuse_table(table: pl.DataFrame, described: Mapping[str, Any], where: objec
         raise RunError(
             "E-RUN-DAMAGED",
             f"{where}: should have the columns {', '.join(expected)} of their types.",
-            path=where,
         )
     if table["benchmark"].null_count() or set(table["benchmark"].unique()) - set(described):
         raise RunError(
-            "E-RUN-DAMAGED",
-            f"{where}: has cases of a benchmark that the run does not name.",
-            path=where,
+            "E-RUN-DAMAGED", f"{where}: has cases of a benchmark that the run does not name."
         )
 
 
@@ -142,9 +137,7 @@ def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) 
             start += frame.height
         cases.refuse_repeated_ids(where)
     except CaseError as error:
-        raise RunError(
-            "E-RUN-DAMAGED", str(error), path=path, cause=error.code, id=error.data["id"]
-        ) from None
+        raise RunError("E-RUN-DAMAGED", str(error)) from None
     pairs = int(cases.pair_offsets[-1])
     found = {"scored": len(cases), "cases": len(cases) + len(about["left_out"]), "pairs": pairs}
     for field, count in found.items():
@@ -152,6 +145,4 @@ def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) 
             raise RunError(
                 "E-RUN-DAMAGED",
                 f"{where}: the run says {field!r} is {about[field]:,}, its tables have {count:,}.",
-                path=path,
-                field=field,
             )

@@ -78,7 +78,6 @@ def compare(
         raise CounterpointError(
             "E-OPTION-INVALID",
             f"a margin of {margin:g} points says nothing; give a number between 0 and 100.",
-            margin=margin,
         )
     shared = [name for name in a.parts if name in b.parts]
     if not shared:
@@ -86,7 +85,6 @@ def compare(
             "E-RUNS-DISJOINT",
             f"{a.model} and {b.model} have no benchmark in common: "
             f"{', '.join(a.parts)} against {', '.join(b.parts)}.",
-            models=(a.model, b.model),
         )
     return [
         difference
@@ -112,8 +110,6 @@ def _differences(
             "E-PROTOCOLS-DIFFER",
             f"{a.benchmark}: the runs used the protocols {chosen.name!r} and {other.name!r}; "
             "choose one with --protocol.",
-            benchmark=a.benchmark,
-            protocols=(chosen.name, other.name),
         )
     in_a, in_b = _shared_rows(a, b)
     one, two = measure(_chosen(a, in_a), chosen), measure(_chosen(b, in_b), chosen)
@@ -214,11 +210,7 @@ def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
     left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
     both = left.join(right, on="id", suffix="_b", maintain_order="left")
     if both.is_empty():
-        raise RunError(
-            "E-RUNS-DISJOINT",
-            f"{a.benchmark}: the two runs scored no case in common.",
-            benchmark=a.benchmark,
-        )
+        raise RunError("E-RUNS-DISJOINT", f"{a.benchmark}: the two runs scored no case in common.")
     unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
     differing = both.filter(pl.any_horizontal(unlike))
     if not differing.is_empty():
@@ -226,9 +218,6 @@ def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
             "E-CASES-DIFFER",
             f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "
             f"{differing['id'][0]!r}; evaluate both on the same data.",
-            benchmark=a.benchmark,
-            id=differing["id"][0],
-            cases=differing.height,
         )
     return both["row"].to_numpy(), both["row_b"].to_numpy()
 

@@ -261,8 +261,6 @@ class RunWriter:
                 f"{shortened(self._asked.model)}: no case could be scored ({count_reasons(lost)}), "
                 "so no run is written, and what the model has computed is kept for the next one; "
                 f"the first case is {case!r}: {why}",
-                model=self._asked.model,
-                left_out=len(lost),
             )
 
     def finish(self, manifest: Mapping[str, Any]) -> Run:
@@ -323,9 +321,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
         other = folder.exists()
     if other:
         raise RunError(
-            "E-OUTPUT-EXISTS",
-            f"{folder} exists and is not a run folder; choose another folder.",
-            path=folder,
+            "E-OUTPUT-EXISTS", f"{folder} exists and is not a run folder; choose another folder."
         )
     if overwrite or not (folder / _MANIFEST).is_file():
         return
@@ -342,7 +338,6 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
             "E-OUTPUT-EXISTS",
             f"{folder} holds a run of {shortened(there)}, and this one would be of "
             f"{shortened(asked)}; choose another folder, or overwrite it (--overwrite).",
-            path=folder,
         )
 
 
@@ -380,7 +375,7 @@ def find_runs(path: Path) -> list[Path]:
     found = sorted(file.parent for file in path.glob(f"**/{_MANIFEST}") if file.is_file())
     found = [folder for folder in found if not folder.name.startswith(".")]
     if not found:
-        raise RunError("E-RUN-MISSING", f"{path}: no run folder there (no {_MANIFEST}).", path=path)
+        raise RunError("E-RUN-MISSING", f"{path}: no run folder there (no {_MANIFEST}).")
     return sorted(found, key=_created)
 
 
@@ -400,10 +395,7 @@ def load_run(path: str | Path | Run) -> Run:
     if len(folders) > 1:
         names = ", ".join(str(folder) for folder in folders[:4])
         raise RunError(
-            "E-RUN-AMBIGUOUS",
-            f"{path} holds {len(folders)} runs; name one of them: {names} ...",
-            path=path,
-            runs=folders,
+            "E-RUN-AMBIGUOUS", f"{path} holds {len(folders)} runs; name one of them: {names} ..."
         )
     [folder] = folders
     manifest = read_manifest(folder)
@@ -423,19 +415,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = parse_json(read_regular(path), "it", RunError, once=True)
     except RunError as error:
         raise RunError(
-            "E-RUN-DAMAGED", f"{path} is damaged ({error}); run the evaluation again.", path=path
+            "E-RUN-DAMAGED", f"{path} is damaged ({error}); run the evaluation again."
         ) from None
     except OSError as error:
-        raise RunError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise RunError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     version = manifest.get("format", FORMAT) if isinstance(manifest, dict) else FORMAT
     if version != FORMAT:
         raise OtherFormatError(
             "E-RUN-FORMAT",
             f"{folder} has run format {shown(version)}, this version reads {FORMAT}.",
-            path=folder,
-            format=version,
         )
     refuse_manifest(manifest, path)
     return dict(manifest)
@@ -446,15 +434,12 @@ def _checked(folder: Path, name: str, manifest: dict[str, Any]) -> Path:
     path = folder / name
     if not path.is_file():
         raise RunError(
-            "E-RUN-DAMAGED",
-            f"{folder} is damaged: {name} is missing; run the evaluation again.",
-            path=path,
+            "E-RUN-DAMAGED", f"{folder} is damaged: {name} is missing; run the evaluation again."
         )
     if file_digest(path) != manifest["files"].get(name):
         raise RunError(
             "E-RUN-DAMAGED",
             f"{path} is not the file that {_MANIFEST} describes; run the evaluation again.",
-            path=path,
         )
     return path
 

@@ -210,16 +210,12 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
             f"{part.benchmark} was scored with {part.protocol.caption_format!r} captions and the "
             f"protocol {protocol.name!r} wants {protocol.caption_format!r}; "
             f"evaluate again with --protocol {protocol.name}.",
-            benchmark=part.benchmark,
-            protocol=protocol.name,
         )
     if protocol != part.protocol and (other := misfit(protocol, part.cases)):
         raise RunError(
             "E-PROTOCOL-MISFIT",
             f"{part.benchmark} has cases of {other}, which the protocol {protocol.name!r} is not "
             f"for; it was scored under {part.protocol.name!r}, and 'strict' takes any.",
-            benchmark=part.benchmark,
-            protocol=protocol.name,
         )
     if not part.protocol.skip <= protocol.skip:
         raise RunError(
@@ -227,8 +223,6 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
             f"{part.benchmark} was scored under the protocol {part.protocol.name!r}, which does "
             f"not score every case that {protocol.name!r} counts; "
             f"evaluate again with --protocol {protocol.name}.",
-            benchmark=part.benchmark,
-            protocol=protocol.name,
         )
     return protocol
 

@@ -99,12 +99,10 @@ def read_scores(path: Path, parts: Iterable[tuple[str, Cases]]) -> dict[str, np.
             rows = _Rows(file.iter_batches(_READ, columns=list(_COLUMNS)))
             found = {name: _read_part(name, cases, rows, path) for name, cases in parts}
             if rows.take(1) is not None:
-                raise RunError(
-                    "E-RUN-DAMAGED", f"{path}: has more rows than its cases have pairs.", path=path
-                )
+                raise RunError("E-RUN-DAMAGED", f"{path}: has more rows than its cases have pairs.")
     except (pa.ArrowException, ValueError, OSError) as error:  # ValueError: texts not in UTF-8
         raise RunError(
-            "E-RUN-DAMAGED", f"{path}: cannot be read: {shortened(error).rstrip('. ')}.", path=path
+            "E-RUN-DAMAGED", f"{path}: cannot be read: {shortened(error).rstrip('. ')}."
         ) from None
     return found
 
@@ -123,7 +121,6 @@ def _refuse_columns(schema: Any, path: Path) -> None:
         raise RunError(
             "E-RUN-DAMAGED",
             f"{path}: should have the columns {', '.join(_COLUMNS)} of their types.",
-            path=path,
         )
 
 
@@ -147,10 +144,7 @@ def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
     scores = np.concatenate([_read_piece(name, piece, rows, path) for piece in cases.pieces()])
     if not np.isfinite(scores).all():
         raise RunError(
-            "E-RUN-DAMAGED",
-            f"{path}: {shortened(name)} has a score that is not finite.",
-            path=path,
-            benchmark=name,
+            "E-RUN-DAMAGED", f"{path}: {shortened(name)} has a score that is not finite."
         )
     return scores
 
@@ -166,8 +160,6 @@ def _read_piece(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
             raise RunError(
                 "E-RUN-DAMAGED",
                 f"{path}: its rows are not the pairs of the cases of {shortened(name)}.",
-                path=path,
-                benchmark=name,
             )
         scores[start:stop] = batch["score"].to_numpy()
         start = stop

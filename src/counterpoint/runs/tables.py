@@ -79,7 +79,7 @@ class NumberTable(Sequence[T]):
             import pandas as pd
         except ModuleNotFoundError:
             raise CounterpointError(
-                "E-EXTRA-MISSING", "to_pandas needs pandas: pip install pandas.", extra="pandas"
+                "E-EXTRA-MISSING", "to_pandas needs pandas: pip install pandas."
             ) from None
         return pd.DataFrame(self.to_dicts())
 

@@ -105,16 +105,12 @@ def _refuse(name: str, captions: np.ndarray) -> None:
             "E-CHOICE-CAPTIONS",
             f"{name}: a case has {captions.max():,} captions, and a forced choice compares every "
             f"two of at most {MOST}; use a model that gives a score for each caption.",
-            benchmark=name,
-            captions=int(captions.max()),
         )
     if captions.min() < 2:
         raise ModelError(
             "E-CHOICE-CAPTIONS",
             f"{name}: a case has a single caption, and a forced choice needs two; "
             "use a model that gives a score for each caption.",
-            benchmark=name,
-            captions=int(captions.min()),
         )
 
 

@@ -201,10 +201,7 @@ def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.n
         return values.reshape(0, 0)
     if values.ndim and len(values) != inputs:
         raise ModelError(
-            "E-MODEL-OUTPUT",
-            f"the model returned {len(values)} results for {inputs} inputs.",
-            results=len(values),
-            inputs=inputs,
+            "E-MODEL-OUTPUT", f"the model returned {len(values)} results for {inputs} inputs."
         )
     if values.ndim != dimensions:
         wanted = "one number" if dimensions == _NUMBERS else "one vector"
@@ -212,8 +209,6 @@ def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.n
             "E-MODEL-OUTPUT",
             f"the model returned an array of shape {values.shape} for {inputs} inputs; "
             f"it should be {wanted} for each.",
-            shape=values.shape,
-            inputs=inputs,
         )
     if not np.isfinite(values).all():
         bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
@@ -221,8 +216,6 @@ def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.n
             "E-MODEL-OUTPUT",
             f"the model returned NaN or infinity for {bad} of {len(values)} inputs; "
             "try a higher precision, or check its weights.",
-            nonfinite=bad,
-            inputs=len(values),
         )
     return values
 

@@ -87,9 +87,7 @@ def _table(model: TableScorer, cases: Cases) -> np.ndarray:
     scores = np.asarray(model.score_cases(cases), dtype=np.float32)
     if scores.shape != (cases.pair_offsets[-1],) or not np.isfinite(scores).all():
         raise ModelError(
-            "E-MODEL-OUTPUT",
-            f"{type(model).__name__} did not return one finite score per pair.",
-            model=type(model).__name__,
+            "E-MODEL-OUTPUT", f"{type(model).__name__} did not return one finite score per pair."
         )
     return scores
 
@@ -296,8 +294,6 @@ def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:
             f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
             "was damaged or deleted during the run; delete the folder to start a new one, or set "
             "COUNTERPOINT_CACHE to another place.",
-            path=store.folder,
-            results=absent,
         )
     return found
 
@@ -309,7 +305,6 @@ def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> n
             "E-MODEL-OUTPUT",
             f"the model's image vectors have {left.shape[1]} numbers and its caption vectors "
             f"{right.shape[1]}; they cannot be compared.",
-            sizes=(left.shape[1], right.shape[1]),
         )
     if len(i) > _DENSE and len(left) * len(right) <= 2 * len(i):  # retrieval: nearly all pairs
         products: np.ndarray = (left @ right.T)[i, j]

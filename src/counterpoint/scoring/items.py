@@ -133,7 +133,6 @@ class _Losses:
                 "E-MODEL-REFUSES",
                 f"the model refuses all of the first {len(self.refused):,} questions, so no more "
                 f"are asked: {next(iter(outcome.refused.values()))}",
-                questions=len(self.refused),
             )
 
     def _hopeless(self) -> bool:
@@ -151,8 +150,6 @@ class _Losses:
                 f"(the first: {first!r:.80}), more than {100 * _UNREAD:.0f} % make no score: no "
                 "more are asked for, and no run is written; answers that could be read are kept, "
                 "so that the next run asks for the others alone.",
-                unread=unread,
-                answers=self.answers,
             )
 
 

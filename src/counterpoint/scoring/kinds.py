@@ -117,14 +117,11 @@ def check_kind(model: object) -> None:
         raise ModelError(
             "E-MODEL-INVALID",
             f"{model.__name__} is a class; give an object of it: {model.__name__}().",
-            model=model.__name__,
         )
     if isinstance(model, Model):
         if not isinstance(model.fingerprint, str):
             raise ModelError(
-                "E-MODEL-INVALID",
-                f"the fingerprint of {type(model).__name__} must be a text.",
-                model=type(model).__name__,
+                "E-MODEL-INVALID", f"the fingerprint of {type(model).__name__} must be a text."
             )
         return
     name, kinds = type(model).__name__, get_args(Model)
@@ -133,17 +130,13 @@ def check_kind(model: object) -> None:
     if not begun:
         methods = ", ".join(_members(kind)[-1] for kind in kinds)
         raise ModelError(
-            "E-MODEL-INVALID",
-            f"{name} is not a model: it has none of the methods {methods}.",
-            model=name,
+            "E-MODEL-INVALID", f"{name} is not a model: it has none of the methods {methods}."
         )
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
         "E-MODEL-INVALID",
         f"{name} is not a {nearest.__name__}: it has no {' and no '.join(absent[nearest])}; "
         "docs/extend/model.md lists the members of each kind.",
-        model=name,
-        missing=absent[nearest],
     )
 
 

@@ -52,7 +52,6 @@ def score_probe(model: Model, name: str, training: Cases, cases: Cases, work: Wo
             "E-MODEL-UNSUITABLE",
             f"{name} needs a model with image vectors, a dual encoder; "
             f"{type(model).__name__} is none.",
-            benchmark=name,
         )
     plan = make_plan({"training": training, "test": cases})
     encoded = encode_images(model, plan.pictures, work)
@@ -93,9 +92,6 @@ def _refuse_few(name: str, labels: np.ndarray) -> None:
             "E-TRAINING-FEW",
             f"{name}: {len(labels):,} training images of {len(counts):,} classes can be read; it "
             "needs two classes, and two images of one of them.",
-            benchmark=name,
-            images=len(labels),
-            classes=len(counts),
         )
 
 

@@ -255,7 +255,5 @@ def bound(host: str, port: int) -> socket.socket:
         raise CounterpointError(
             "E-PORT-UNAVAILABLE",
             f"cannot listen at {host} port {port} ({why}); choose another with --port.",
-            host=host,
-            port=port,
         ) from None
     return held

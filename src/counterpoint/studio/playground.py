@@ -86,13 +86,11 @@ class Models:
                 found = _scores(self._loaded[id], picture, captions)
             except MemoryError:
                 raise ModelError(
-                    "E-OUT-OF-MEMORY", f"{id}: there is not enough memory for this.", model=id
+                    "E-OUT-OF-MEMORY", f"{id}: there is not enough memory for this."
                 ) from None
         if found.shape != (len(captions),) or not np.isfinite(found).all():
             raise ModelError(
-                "E-SCORE-NON-FINITE",
-                f"{id} did not return one finite score for each caption.",
-                model=id,
+                "E-SCORE-NON-FINITE", f"{id} did not return one finite score for each caption."
             )
         return found
 

@@ -48,8 +48,8 @@ HEADERS: Final = {
 class StudioError(CounterpointError):
     """A request that is not answered as asked. `status` is its HTTP status."""
 
-    def __init__(self, code: str, message: str, status: int = 403, **data: object) -> None:
-        super().__init__(code, message, **data)
+    def __init__(self, code: str, message: str, status: int = 403) -> None:
+        super().__init__(code, message)
         self.status = status
 
 
@@ -79,9 +79,7 @@ def kept_key(path: Path) -> bytes:
     key = path.read_bytes()
     if len(key) != _KEY_BYTES:
         raise StudioError(
-            "E-KEY-INVALID",
-            f"{path} is no key of the studio; remove it and start again.",
-            path=path,
+            "E-KEY-INVALID", f"{path} is no key of the studio; remove it and start again."
         )
     return key
 

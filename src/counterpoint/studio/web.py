@@ -174,7 +174,6 @@ async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
                 "E-REQUEST-TOO-LARGE",
                 f"More than {limit // 1024:,} KiB were sent; that is too much.",
                 413,
-                limit=limit,
             )
         yield chunk
 

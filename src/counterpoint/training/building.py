@@ -129,9 +129,7 @@ def _refuse_missing_bias(id: str, start: Start, terms: list[losses.Term]) -> Non
         return
     for term in terms:
         if "bias" in losses.uses([term]):
-            raise ModelError(
-                "E-MODEL-UNSUITABLE", f"{id}: {losses.no_bias(term.name)}", model=id, term=term.name
-            )
+            raise ModelError("E-MODEL-UNSUITABLE", f"{id}: {losses.no_bias(term.name)}")
 
 
 def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term]) -> None:
@@ -144,8 +142,6 @@ def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term
                 f"{recipe.model}: the loss term {term.name!r} needs {what} before they are pooled, "
                 "which this model does not show; use a transformer of open_clip, such as "
                 f"open_clip:ViT-B-32-quickgelu/openai, without lock, or loss.{term.name}.weight=0.",
-                model=recipe.model,
-                term=term.name,
             )
 
 
@@ -159,7 +155,6 @@ def _captioner(recipe: Recipe, trained: TrainableModel, ranks: Ranks) -> Caption
             "E-MODEL-UNSUITABLE",
             f"decoder={recipe.decoder} works in one process, and there are {ranks.size}; start it "
             "without torchrun, with cached_batch for less memory.",
-            model=recipe.decoder,
         )
     found = open_captioner(recipe.decoder, trained.start, trained.towers, recipe.seed)
     trained.towers.captioner = found.to(ranks.device)

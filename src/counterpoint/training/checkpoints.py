@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from counterpoint._util.errors import CounterpointError, RunError, cause, reason
+from counterpoint._util.errors import CounterpointError, RunError, reason
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file, whole_folder
 from counterpoint.training.data.base import Problems
@@ -93,8 +93,6 @@ def load_last(run: Path, device: torch.device) -> Checkpoint | None:
             "E-CHECKPOINT-DAMAGED",
             f"{folder} is damaged ({why.rstrip('.')}); remove it, and the run goes on from the one "
             "before it.",
-            path=folder,
-            step=steps[-1],
         ) from None
 
 
@@ -111,10 +109,7 @@ def _remove(folder: Path) -> None:
         folder.rename(gone)
     except OSError as error:
         raise RunError(
-            "E-OUTPUT-UNWRITABLE",
-            f"{folder}: cannot be removed: {reason(error)}.",
-            path=folder,
-            cause=cause(error),
+            "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be removed: {reason(error)}."
         ) from None
     shutil.rmtree(gone, ignore_errors=True)
 
@@ -195,8 +190,6 @@ def restore(run: TrainingRun, saved: Checkpoint) -> None:
             f"{run.recipe.folder}: the checkpoint of step {saved.step:,} does not fit this run "
             f"({type(error).__name__}: {shortened(error)}); remove it, and the run goes on from "
             "the one before it.",
-            path=run.recipe.folder,
-            step=saved.step,
         ) from None
 
 
@@ -279,8 +272,6 @@ def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
             "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun from other weights than {run.recipe.model} has now; "
             "name another folder: out=FOLDER.",
-            path=run.recipe.folder,
-            key="model",
         )
 
 
@@ -296,9 +287,6 @@ def refuse_other_data(folder: Path, before: object, now: Mapping[str, str], sect
             f"{folder} was begun with other data: what {key} holds has changed since "
             f"({', '.join(map(shortened, changed))}); put the file back as it was, or name another "
             "folder: out=FOLDER.",
-            path=folder,
-            key=key,
-            parts=changed,
         )
 
 
@@ -316,8 +304,6 @@ def _refuse_other_size(run: TrainingRun, saved: Checkpoint) -> None:
             "E-OUTPUT-EXISTS",
             f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
             f"be {run.steps} now: the data has changed; name another folder: out=FOLDER.",
-            path=run.recipe.folder,
-            key="steps",
         )
 
 
@@ -338,10 +324,7 @@ def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
             _claim(recipe, folder)
         except OSError as error:
             raise RunError(
-                "E-OUTPUT-UNWRITABLE",
-                f"{folder}: cannot be used: {reason(error)}.",
-                path=folder,
-                cause=cause(error),
+                "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be used: {reason(error)}."
             ) from None
         yield
 
@@ -357,14 +340,12 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             raise RunError(
                 "E-RUN-DAMAGED",
                 f"{path}: not the recipe of a run; name another folder: out=FOLDER.",
-                path=path,
             ) from None
         return
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise RunError(
             "E-OUTPUT-EXISTS",
             f"{folder} exists and holds something else; name another folder: out=FOLDER.",
-            path=folder,
         )
     with whole_file(path, RunError) as draft:
         draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
@@ -379,8 +360,6 @@ def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Pa
                 "E-OUTPUT-EXISTS",
                 f"{folder} holds a run with {name}={_told(before.get(key))}, and this recipe has "
                 f"{name}={_told(now.get(key))}; name another folder (out=FOLDER), or set it back.",
-                path=folder,
-                key=name,
             )
 
 

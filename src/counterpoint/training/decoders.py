@@ -150,4 +150,4 @@ def _open_hf(name: str) -> tuple[Any, Any]:
 
 
 def _unsuitable(name: str, why: str) -> ModelError:
-    return ModelError("E-MODEL-UNSUITABLE", f"decoder={name} {why}.", model=name)
+    return ModelError("E-MODEL-UNSUITABLE", f"decoder={name} {why}.")

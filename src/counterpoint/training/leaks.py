@@ -127,9 +127,6 @@ def refuse_leaks(
         f"{name}: {rows:,} of {table.height:,} rows are in data.keep_out ({told}), for instance "
         f"{shown(first.what)} is in {where}; take them out with "
         "counterpoint.training.without_leaks.",
-        path=name,
-        rows=rows,
-        counts=counts,
     )
 
 

@@ -88,8 +88,7 @@ class LockedImages:
 
     def row(self, picture: Picture) -> Tensor:
         if picture not in self._rows:
-            path = picture.ref.path
-            raise ImageError("E-IMAGE-UNREADABLE", self._failures[picture], path=path)
+            raise ImageError("E-IMAGE-UNREADABLE", self._failures[picture])
         return torch.tensor(self._rows[picture])
 
     def take(self, rows: Tensor) -> Tensor:
@@ -138,8 +137,6 @@ def _fitting(vectors: NamedVectors, trunk: ImageTrunk) -> NamedVectors:
             "E-VECTORS-INVALID",
             f"{vectors.path}: vectors have {wide:,} numbers, and the locked image trunk gives "
             f"{wanted:,}{form}; they must be outputs of that trunk.",
-            path=vectors.path,
-            sizes=[wide, wanted],
         )
     return vectors
 

@@ -116,9 +116,7 @@ def _wandb(folder: Path, recipe: Mapping[str, Any]) -> Any:
         import wandb  # type: ignore[import-not-found]
     except ImportError:
         raise RunError(
-            "E-PACKAGE-MISSING",
-            "wandb=true needs W&B's package: pip install wandb.",
-            package="wandb",
+            "E-PACKAGE-MISSING", "wandb=true needs W&B's package: pip install wandb."
         ) from None
     # one id a folder, so that a run that goes on is the same run there
     id = f"{folder.resolve().name}-{recipe['digest']}"

@@ -152,20 +152,17 @@ def _refuse_missing(recipe: Recipe) -> None:
         find_benchmark(id)
     data = recipe.data
     if data.images is not None and not data.images.is_dir():
-        raise DataError(
-            "E-FOLDER-MISSING", f"data.images={data.images}: no such folder.", path=data.images
-        )
+        raise DataError("E-FOLDER-MISSING", f"data.images={data.images}: no such folder.")
     if recipe.validation is not None and not recipe.validation.path.is_file():
         path = recipe.validation.path
-        raise DataError("E-FILE-MISSING", f"validation.path={path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"validation.path={path}: no such file.")
     if data.kind == "pairs" and (missing := [p for p in data.paths if not p.is_file()]):
-        raise DataError("E-FILE-MISSING", f"data.path={missing[0]}: no such file.", path=missing[0])
+        raise DataError("E-FILE-MISSING", f"data.path={missing[0]}: no such file.")
     if data.kind != "world" and not data.path:
         raise DataError(
             "E-DATA-MISSING",
             f"recipe {recipe.name} needs data: data.path=FILE (`counterpoint export PAIRS --as "
             "training` makes one), or --world for the world's.",
-            kind=data.kind,
         )
 
 
@@ -294,34 +291,30 @@ def _refuse_non_finite(finite: Tensor, folder: Path, step: int) -> None:
     """Checked where the host waits for the device anyway, and always before weights are saved."""
     if bool(finite):
         return
-    last, kept = _kept(folder)
+    kept = _kept(folder)
     raise RunError(
         "E-LOSS-NON-FINITE",
         f"the loss is no longer a finite number (step {step:,} or shortly before); {kept}: "
         "a smaller lr, more warmup, grad_clip=1 or precision=bf16 may help, in another folder.",
-        step=step,
-        kept=last,
     )
 
 
 def _gpu_full(recipe: Recipe, words: str) -> RunError:
-    last, kept = _kept(recipe.folder)
+    kept = _kept(recipe.folder)
     return RunError(
         "E-GPU-FULL",
         f"the GPU is full with batch={recipe.batch} ({words.splitlines()[0].split('. GPU')[0]}); "
         f"{kept}: end what else runs on it and give the same command again, or begin another "
         f"folder with cached_batch={max(1, recipe.batch // 4)}, the same steps in less memory.",
-        batch=recipe.batch,
-        kept=last,
     )
 
 
-def _kept(folder: Path) -> tuple[int | None, str]:
-    """The step of the last checkpoint, and in words what is kept."""
+def _kept(folder: Path) -> str:
+    """In words, what is kept."""
     steps = steps_in(folder)
     if not steps:
-        return None, "no checkpoint was made yet"
-    return steps[-1], f"the checkpoint of step {steps[-1]:,} is kept"
+        return "no checkpoint was made yet"
+    return f"the checkpoint of step {steps[-1]:,} is kept"
 
 
 @contextmanager

@@ -137,7 +137,6 @@ def matchings_of(part: Part) -> Matchings:
             "E-BENCHMARK-UNSUITABLE",
             f"{part.benchmark}: test-time matching takes cases of two images and two captions, in "
             "which each belongs to one of the other; use world-bi, bivlc or winoground.",
-            benchmark=part.benchmark,
         )
     scores = part.cases.scores_of(block, part.scores).astype(float)
     straight = scores[:, 0, 0] + scores[:, 1, 1]
@@ -164,7 +163,6 @@ def _write_pairs(path: Path, part: Part, matchings: Matchings, keep: np.ndarray)
                 "E-BENCHMARK-UNSUITABLE",
                 f"{part.benchmark}: test-time matching takes whole images, and case {case.id} has "
                 "a part of one; use another benchmark.",
-                benchmark=part.benchmark,
             )
         captions = case.captions[::-1] if matchings.turned[number] else case.captions
         lines.append(

@@ -98,8 +98,6 @@ def _refuse_gaps(found: set[tuple[str, str]], lora: Lora, frozen: set[str]) -> N
                 f"LoRA finds no weights of the kind {kind!r} in the model's "
                 f"{' and '.join(missing)} tower; name other lora.targets, freeze the tower, or "
                 "train without LoRA.",
-                target=kind,
-                towers=missing,
             )
 
 
@@ -193,8 +191,6 @@ def prepare(recipe: Recipe, start: Start, trunk: ImageTrunk | None = None) -> Tr
         raise ModelError(
             "E-RECIPE-INVALID",
             f"recipe {recipe.name}: freeze={recipe.freeze} leaves nothing to train.",
-            recipe=recipe.name,
-            keys=["freeze"],
         )
     _refuse_statistics(recipe, clip)
     if recipe.checkpoint_activations:
@@ -215,8 +211,6 @@ def _refuse_statistics(recipe: Recipe, clip: nn.Module) -> None:
                 "E-RECIPE-INVALID",
                 f"{key} does not go with {recipe.model}, which normalises over the batch: leave it "
                 "out, or freeze=image.",
-                recipe=recipe.name,
-                keys=[key],
             )
 
 
@@ -253,7 +247,6 @@ def compile_blocks(towers: Towers, model: str) -> None:
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"compile=true: {model} has no transformer blocks that are known here.",
-            model=model,
         )
     for block in found:
         block.compile()

@@ -78,8 +78,6 @@ def _device(name: str, processes: int) -> torch.device:
         raise ModelError(
             "E-DEVICE-SHARED",
             f"device={name} is one GPU for {processes} processes; use device=cuda.",
-            device=name,
-            processes=processes,
         )
     torch.cuda.set_device(device)
     return device
@@ -242,8 +240,6 @@ def _refuse_unlike(features: Features) -> None:
         "E-BATCH-MISMATCH",
         f"the ranks' batches do not fit together: {name} is {first} on rank 0 and {second} on rank "
         f"{other}; every rank must load batches of one size with the same parts.",
-        field=name,
-        rank=other,
     )
 
 

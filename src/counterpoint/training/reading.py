@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
@@ -83,12 +83,9 @@ def recipe_text(name: str) -> str:
             raise NotFoundError(
                 "E-RECIPE-UNKNOWN",
                 "the detector has a verb of its own: counterpoint detector train ENCODER PAIRS.",
-                name=name,
             )
         if name not in recipe_names():
-            raise NotFoundError(
-                "E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()), name=name
-            )
+            raise NotFoundError("E-RECIPE-UNKNOWN", did_you_mean("recipe", name, recipe_names()))
         path = FOLDER / f"{name}.yaml"
     return read_text(path, "recipe")
 
@@ -119,21 +116,18 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
             raise DataError(
                 "E-RECIPE-CHANGE",
                 f"{shown(change)} is not a change: write key=value, as in lr=1e-5.",
-                keys=[key],
             )
         path = str(knobs.get(key, key))
         try:
             _set(values, path.split("."), _value(text), shortened(change))
         except DataError as error:
-            mistakes.append((path, str(error)))
+            mistakes.append(str(error))
     if mistakes:
-        keys, told = [key for key, _ in mistakes], [sentence for _, sentence in mistakes]
         try:
             check(name, values)  # all mistakes at once
         except DataError as error:
-            keys += cast("list[str]", error.data["keys"])
-            told.append(str(error))
-        raise DataError("E-RECIPE-INVALID", " ".join(told), recipe=name, keys=keys)
+            mistakes.append(str(error))
+        raise DataError("E-RECIPE-INVALID", " ".join(mistakes))
     return values
 
 
@@ -155,9 +149,7 @@ def check(name: str, values: Mapping[str, Any]) -> Recipe:
     )
     told += f"; and {more:,} more" if more > 0 else ""
     end = "" if told.endswith("?") else "."
-    raise DataError(
-        "E-RECIPE-INVALID", f"recipe {name}: {count}: {told}{end}", recipe=name, keys=keys
-    )
+    raise DataError("E-RECIPE-INVALID", f"recipe {name}: {count}: {told}{end}")
 
 
 def _knobs(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,9 +172,7 @@ def _parse(text: str, name: str) -> dict[str, Any]:
     values = parse_yaml(text, f"recipe {name}")
     if not isinstance(values, dict):
         raise DataError(
-            "E-RECIPE-INVALID",
-            f"recipe {name}: a recipe is a list of keys and values.",
-            recipe=name,
+            "E-RECIPE-INVALID", f"recipe {name}: a recipe is a list of keys and values."
         )
     return values
 
@@ -217,24 +207,20 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
         if other and value is not None:
             place.pop(other, None)
     else:
-        raise DataError(
-            "E-RECIPE-CHANGE", f"{change}: {'.'.join(path[:-1])} has no keys.", change=change
-        )
+        raise DataError("E-RECIPE-CHANGE", f"{change}: {'.'.join(path[:-1])} has no keys.")
 
 
 def _item(place: Any, part: str, change: str) -> Any:
     """An element of a list by its number, or a term of the loss by its name."""
     if not isinstance(place, list):
-        raise DataError("E-RECIPE-CHANGE", f"{change}: there is no {part} there.", change=change)
+        raise DataError("E-RECIPE-CHANGE", f"{change}: there is no {part} there.")
     if part.isdecimal() and len(part) < 10 and int(part) < len(place):
         return place[int(part)]
     named = {shortened(t.get("term")): t for t in place if isinstance(t, dict)}
     if part in named:
         return named[part]
     raise DataError(
-        "E-RECIPE-CHANGE",
-        f"{change}: {did_you_mean('term of this loss', part, named)}",
-        change=change,
+        "E-RECIPE-CHANGE", f"{change}: {did_you_mean('term of this loss', part, named)}"
     )
 
 

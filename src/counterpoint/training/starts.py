@@ -41,7 +41,6 @@ def open_start(id: str, device: str) -> Start:
         f"{id} cannot be trained: a start is a dual encoder of open_clip or transformers, as "
         "world:base, open_clip:ViT-B-32-quickgelu/openai, open_clip:local-dir:FOLDER or "
         "hf:google/siglip-base-patch16-224.",
-        model=id,
     )
 
 
@@ -69,7 +68,6 @@ def add_pool(id: str, start: Start, entry: dict[str, Any], seed: int) -> None:
             "E-MODEL-UNSUITABLE",
             f"{id}: lock.pool={entry['kind']} needs a VisionTextDualEncoder of transformers; leave "
             "it out.",
-            model=id,
         )
     start.add_pool(entry, seed)
 

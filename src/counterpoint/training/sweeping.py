@@ -149,14 +149,10 @@ def read_grid(path: Path) -> dict[str, list[Any]]:
             "E-GRID-INVALID",
             f"{path}: a grid has keys of a recipe, each with a list of values, as in "
             "lr: [1e-5, 1e-6].",
-            path=path,
         )
     if "out" in values:
         raise DataError(
-            "E-GRID-INVALID",
-            f"{path}: every cell has a folder of its own: no key out.",
-            path=path,
-            key="out",
+            "E-GRID-INVALID", f"{path}: every cell has a folder of its own: no key out."
         )
     return {str(key): list(found) for key, found in values.items()}
 
@@ -174,9 +170,7 @@ def cells_of(
     for found in grid.values():
         count *= len(found)
     if count > _MOST:
-        raise DataError(
-            "E-GRID-INVALID", f"the grid has {count:,} cells; {_MOST:,} at most.", cells=count
-        )
+        raise DataError("E-GRID-INVALID", f"the grid has {count:,} cells; {_MOST:,} at most.")
     chosen = [
         dict(zip(grid, combined, strict=True)) for combined in itertools.product(*grid.values())
     ]
@@ -189,13 +183,9 @@ def cells_of(
             "E-RECIPE-INVALID",
             f"recipe {name}: a sweep needs a validation: validation.path=FILE "
             "(`counterpoint export PAIRS --as training --validation 0.2` makes one).",
-            recipe=name,
-            keys=["validation"],
         )
     if len({recipe.validation.metric for recipe in recipes if recipe.validation}) > 1:
-        raise DataError(
-            "E-GRID-INVALID", "cells with different metrics cannot be compared.", key="validation"
-        )
+        raise DataError("E-GRID-INVALID", "cells with different metrics cannot be compared.")
     folder = out or _default(name, recipes)
     cells = []
     for values, recipe, place in zip(chosen, recipes, _names(chosen), strict=True):
@@ -208,7 +198,7 @@ def _change(key: str, value: Any) -> str:
         return f"{key}={json.dumps(value)}"
     except (TypeError, ValueError):
         raise DataError(
-            "E-GRID-INVALID", f"{key}: {shown(value)} is not a value of a recipe.", key=key
+            "E-GRID-INVALID", f"{key}: {shown(value)} is not a value of a recipe."
         ) from None
 
 
@@ -251,7 +241,6 @@ def finished(cell: Cell) -> Cell | None:
             "E-RUN-DAMAGED",
             f"{path}: not the result of a cell ({shortened(said)}); remove it, and the cell is "
             "finished again.",
-            path=path,
         ) from None
 
 

@@ -87,7 +87,7 @@ def read_record(folder: Path) -> list[Validated]:
         ]
     except (KeyError, TypeError, ValueError, OverflowError):
         raise RunError(
-            "E-RUN-DAMAGED", f"{path}: not the validations of a run; remove it.", path=path
+            "E-RUN-DAMAGED", f"{path}: not the validations of a run; remove it."
         ) from None
 
 

@@ -119,7 +119,6 @@ def read(text: str) -> Statement:
         raise GrammarError(
             "E-CAPTION-NOT-WORLD",
             f"{text!r} is not a caption of the world: no 'and' and no relation.",
-            caption=text,
         )
     joint = match["joint"]
     article = "the" if joint == "and" else "a"
@@ -134,16 +133,12 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
         raise GrammarError(
             "E-CAPTION-NOT-WORLD",
             f"{caption!r} is not a caption of the world: {text!r} names no shape.",
-            caption=caption,
-            phrase=text,
         )
     article = indefinite(words[0]) if article == "a" else article
     if found_article != article:
         raise GrammarError(
             "E-CAPTION-NOT-WORLD",
             f"{caption!r} is not a caption of the world: expected {article!r}.",
-            caption=caption,
-            expected=article,
         )
     values: dict[str, str] = {}
     for word in words[:-1]:
@@ -152,8 +147,6 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
             raise GrammarError(
                 "E-CAPTION-NOT-WORLD",
                 f"{caption!r} is not a caption of the world: {word!r} is misplaced.",
-                caption=caption,
-                word=word,
             )
         values[kind] = CANONICAL[word]
     return Phrase(noun, **values)

@@ -156,9 +156,7 @@ def read_scene(code: str) -> Scene:
         return Scene(tuple(_read_thing(row) for row in rows), _read_share(ground), look)
     except ValueError as error:
         raise SceneCodeError(
-            "E-SCENE-INVALID",
-            f"{shown(code)} is not the code of a world scene: {error}.",
-            scene=code,
+            "E-SCENE-INVALID", f"{shown(code)} is not the code of a world scene: {error}."
         ) from None
 
 

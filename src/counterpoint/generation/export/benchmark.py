@@ -56,9 +56,7 @@ def export_benchmark(
     stream = chain.from_iterable(made)
     first = next(stream, None)
     if first is None:
-        raise DataError(
-            "E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.", path=pairs[0]
-        )
+        raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.")
     unique = UniqueIds()
     named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))

@@ -32,6 +32,5 @@ def detector_items(pairs: Path, images: Path | None = None) -> LabelledItems:
             "E-EXAMPLES-FEW",
             f"{pairs}: no negative has an image of its caption and a drawn one of its own; "
             "draw them with `counterpoint generate images`.",
-            path=pairs,
         )
     return found

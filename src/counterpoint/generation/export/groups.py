@@ -80,8 +80,6 @@ class ImagePaths:
                 "E-PATH-OUTSIDE",
                 f"image {shown(path)} is at {shown(full)}, which is not below {self.root!r}; "
                 "name another folder with --root, or say with --images where the images are.",
-                path=full,
-                root=self.root,
             )
         return full
 

@@ -58,7 +58,7 @@ def export_hub(
 ) -> int:
     """Write a new folder; returns the number of rows."""
     if out.exists():
-        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name a new folder.", path=out)
+        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name a new folder.")
     facts = Facts(name or out.name, licence, embed, left_out=left_out)
     facts.made = [read_about(file) for file in pairs]
     with whole_folder(out) as draft:
@@ -68,9 +68,7 @@ def export_hub(
         )
         facts.files = _write_shards(frames, draft / "data", facts, shard)
         if not facts.rows:
-            raise DataError(
-                "E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.", path=pairs[0]
-            )
+            raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.")
         (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
         (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows
@@ -143,9 +141,7 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
             return file.read_bytes(), file.name
         except OSError as error:
             raise ImageError(
-                "E-IMAGE-UNREADABLE",
-                f"image {shown(str(file))}: cannot be read: {reason(error)}.",
-                path=file,
+                "E-IMAGE-UNREADABLE", f"image {shown(str(file))}: cannot be read: {reason(error)}."
             ) from None
     buffer = io.BytesIO()
     image.save(buffer, "PNG")

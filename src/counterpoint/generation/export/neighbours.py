@@ -30,5 +30,4 @@ def read_neighbours(path: Path, images: Iterable[str | None], source: str) -> Ne
         "E-NEIGHBOURS-OTHER",
         f"{path}: has no neighbours of any image of {source} ({shown(here)} there, "
         f"{shown(next(iter(found), ''))} here); make it with `generate neighbours {source}`.",
-        path=path,
     )

@@ -69,7 +69,6 @@ def read_caps(text: str) -> Caps:
                 "E-OPTION-INVALID",
                 f"cap: {part.strip()!r} is not type=, word= or edit= with a share above 0 and up "
                 "to 1, once each; write for example word=0.02,edit=0.01.",
-                option="cap",
             )
         found[name] = share
     return found
@@ -88,7 +87,6 @@ def read_balance(text: str) -> Balance | None:
             "E-OPTION-INVALID",
             f"balance: {text!r} is not two or more of {known}; write att,rel, or of one kind "
             "positive:att,rel.",
-            option="balance",
         )
     return Balance(kinds, tuple(dict.fromkeys(subtypes)))
 
@@ -187,8 +185,6 @@ def _refuse_lacking(sizes: Mapping[str, int], kind: str, path: Path) -> None:
             "E-BALANCE-EMPTY",
             f"{path}: the {kind}s cannot be balanced, there are {there}; make the missing ones, or "
             "balance one kind (`positive:att,rel`).",
-            path=path,
-            kind=kind,
         )
 
 
@@ -228,8 +224,6 @@ def _refuse_impossible(entries: list[_Entry], caps: Caps, kind: str, path: Path)
                 "E-CAP-IMPOSSIBLE",
                 f"{path}: {name}={caps[name]:g} cannot hold: the {kind}s have {len(values)} "
                 f"different values of it, so give a share of {1 / len(values):.3g} or more.",
-                path=path,
-                cap=name,
             )
 
 

@@ -95,22 +95,18 @@ def export_training(
     """
     if out.suffix not in _WRITERS:
         raise DataError(
-            "E-FILE-FORMAT",
-            f"{out}: the name of a training set ends in {', '.join(_WRITERS)}.",
-            path=out,
+            "E-FILE-FORMAT", f"{out}: the name of a training set ends in {', '.join(_WRITERS)}."
         )
     if not 0 <= validation < 1:
         raise DataError(
             "E-OPTION-INVALID",
             f"validation is a share of the images, from 0 to below 1, not {validation}.",
-            option="validation",
         )
     caps, balanced = read_caps(cap), read_balance(balance)
     if caps and balanced:
         raise DataError(
             "E-OPTION-INVALID",
             "cap and balance exclude each other; give a cap of the type instead of balance.",
-            option="cap",
         )
     near: Neighbours = {}
     if neighbours is not None:
@@ -160,9 +156,8 @@ def _refuse_empty(pairs: Path, validation: float) -> None:
             "E-SPLIT-EMPTY",
             f"{pairs}: with validation={validation:g}, one of the two files would have no caption; "
             "give more images, or another share or seed.",
-            path=pairs,
         )
-    raise DataError("E-PAIRS-EMPTY", f"{pairs}: has no pairs to train on.", path=pairs)
+    raise DataError("E-PAIRS-EMPTY", f"{pairs}: has no pairs to train on.")
 
 
 def _per_negative(groups: Iterator[Group], left_out: LeftOut) -> Iterator[Group]:

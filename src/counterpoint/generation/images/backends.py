@@ -98,8 +98,6 @@ class ImageFolder:
             raise DataError(
                 "E-PATH-OUTSIDE",
                 f"{folder}: images must lie below {root}, the folder of the result.",
-                path=folder,
-                root=root,
             )
         self.folder, self.prefix = folder, below.as_posix()
 

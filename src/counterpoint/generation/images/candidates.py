@@ -106,7 +106,6 @@ def open_chooser(
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"{id} does not score one image with one text, so it cannot choose images.",
-            model=id,
         )
     return ImageChooser(id, model, least, root, work)
 

@@ -117,9 +117,7 @@ def open_pipeline(
     chosen = usual if precision == "auto" else precision
     if chosen not in PRECISIONS:
         raise NotFoundError(
-            "E-PRECISION-UNKNOWN",
-            did_you_mean("precision", precision, ("auto", *PRECISIONS)),
-            name=precision,
+            "E-PRECISION-UNKNOWN", did_you_mean("precision", precision, ("auto", *PRECISIONS))
         )
     recipe = MODELS.get(model, PipelineParts(model, ""))
     pipeline = _load(model, recipe, PRECISIONS[chosen], inpaint)
@@ -155,7 +153,6 @@ def _load(model: str, recipe: PipelineParts, dtype: torch.dtype, inpaint: bool) 
             "E-MODEL-UNSUITABLE",
             f"{model}: {type(pipeline).__name__} does not "
             f"{'draw into a part of an image' if inpaint else 'make images from text alone'}.",
-            model=model,
         )
     return found
 
@@ -186,13 +183,11 @@ def _source(model: str, name: str) -> str:
             "E-MODEL-UNKNOWN",
             f"{model}: {'a file, and no folder' if folder.is_file() else 'no such folder'}, nor a "
             f"repository's name (ORG/REPO), nor one of {', '.join((*MODELS, 'world'))}.",
-            model=model,
         )
     if folder.is_dir() and not (folder / "model_index.json").is_file():
         raise ModelError(
             "E-MODEL-BROKEN",
             f"{model}: the folder has no model_index.json, which a pipeline needs.",
-            model=model,
         )
     return str(folder) if folder.is_dir() else name
 
@@ -202,9 +197,7 @@ def _refuse_code(model: str, config: Any) -> None:
     named = config.get("_class_name") if isinstance(config, dict) else None
     if not isinstance(named, str):
         raise ModelError(
-            "E-CODE-REFUSED",
-            f"{model}: its pipeline is code of its own, which is not run here.",
-            model=model,
+            "E-CODE-REFUSED", f"{model}: its pipeline is code of its own, which is not run here."
         )
     for name, part in config.items():
         if name.startswith("_") or not isinstance(part, list) or not part or part[0] is None:
@@ -212,10 +205,7 @@ def _refuse_code(model: str, config: Any) -> None:
         library = str(part[0])
         if library not in _LIBRARIES and not hasattr(diffusers.pipelines, library):
             raise ModelError(
-                "E-CODE-REFUSED",
-                f"{model}: {name} is code of {library!r}, which is not run here.",
-                model=model,
-                part=name,
+                "E-CODE-REFUSED", f"{model}: {name} is code of {library!r}, which is not run here."
             )
 
 
@@ -443,4 +433,4 @@ def explained(id: str, what: str) -> Iterator[None]:
     except (CounterpointError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # diffusers raises errors of many kinds
-        raise ModelError("E-MODEL-FAILED", f"{id} {what}: {described(error)}.", model=id) from None
+        raise ModelError("E-MODEL-FAILED", f"{id} {what}: {described(error)}.") from None

@@ -53,7 +53,7 @@ class Masks:
             table = read_table(place, columns).select(*columns).drop_nulls()
             self.boxes = {source: (x, y, w, h) for source, x, y, w, h in table.iter_rows()}
             if not self.boxes:
-                raise DataError("E-MASKS-EMPTY", f"{place}: has no boxes.", path=place)
+                raise DataError("E-MASKS-EMPTY", f"{place}: has no boxes.")
 
     def of(self, want: Want, size: tuple[int, int]) -> Image.Image | None:
         """The mask of an image of this size, white where it is drawn again; None without one."""

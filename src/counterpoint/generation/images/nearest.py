@@ -189,8 +189,6 @@ def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> 
 def need_vectors(id: str, model: object) -> DualEncoder:
     if not isinstance(model, DualEncoder):
         raise ModelError(
-            "E-MODEL-UNSUITABLE",
-            f"{id} has no image encoder; neighbours need image vectors.",
-            model=id,
+            "E-MODEL-UNSUITABLE", f"{id} has no image encoder; neighbours need image vectors."
         )
     return model

@@ -147,7 +147,7 @@ def make_renderings(
 
     first = next(stream := cases(), None)
     if first is None:
-        raise DataError("E-CASES-EMPTY", f"{out}: no image could be changed.", path=out)
+        raise DataError("E-CASES-EMPTY", f"{out}: no image could be changed.")
     built = Cases.build(chain([first], stream), root=out.parent, source=str(out))
     write_cases(built, out)
     with whole_file(record_of(out)) as draft:

@@ -83,12 +83,10 @@ def _open(name: str, data: Path | None, options: CaptionOptions) -> Captions:
     if path.is_file() and path.suffix in READERS and not is_case_file(path):
         return _of_file(path, options)
     if path.suffix in READERS and not path.is_file() and _WITH_POSITIVES not in name:
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     if path.is_file() and path.suffix not in READERS:
         raise DataError(
-            "E-FILE-FORMAT",
-            f"{path}: the name of a caption file ends in {', '.join(READERS)}.",
-            path=path,
+            "E-FILE-FORMAT", f"{path}: the name of a caption file ends in {', '.join(READERS)}."
         )
     return _of_benchmark(name, data, options)
 
@@ -114,13 +112,11 @@ def _of_file(path: Path, options: CaptionOptions) -> Captions:
 
     try:
         if next(read(path, options), None) is None:  # wrong columns are reported now
-            raise DataError("E-CAPTIONS-MISSING", f"{path}: has no captions.", path=path)
+            raise DataError("E-CAPTIONS-MISSING", f"{path}: has no captions.")
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     total = _parquet_rows(path, options) if path.suffix == ".parquet" else None
     root = root_of(path) if is_pairs_file(path) else path.parent
     return Captions(str(path), root, total, _digest(content, asdict(options)), stream)
@@ -157,11 +153,7 @@ def _of_benchmark(name: str, data: Path | None, options: CaptionOptions) -> Capt
     from counterpoint.benchmarks import load_benchmark
 
     if options != CaptionOptions():
-        raise DataError(
-            "E-OPTION-INVALID",
-            f"{name}: columns and splits are for files, not cases.",
-            input=name,
-        )
+        raise DataError("E-OPTION-INVALID", f"{name}: columns and splits are for files, not cases.")
     _, cases = load_benchmark(name, data)
     total = int(cases.image_counts.sum())
     fingerprint = _digest(name, cases.content_hash())
@@ -192,14 +184,10 @@ def _of_world(name: str) -> Captions:
     for part in filter(None, name.partition(":")[2].split(",")):
         key, _, value = part.partition("=")
         if key not in values:
-            raise NotFoundError(
-                "E-OPTION-UNKNOWN", did_you_mean(f"option of {WORLD}", key, values), name=key
-            )
+            raise NotFoundError("E-OPTION-UNKNOWN", did_you_mean(f"option of {WORLD}", key, values))
         if not re.fullmatch("[0-9]{1,18}", value):
             what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
-            raise NotFoundError(
-                "E-OPTION-INVALID", f"{what}, it is {shown(value)}.", option=key, value=value
-            )
+            raise NotFoundError("E-OPTION-INVALID", f"{what}, it is {shown(value)}.")
         values[key] = int(value)
     size, seed = values["size"], values["seed"]
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))

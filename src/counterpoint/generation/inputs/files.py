@@ -82,7 +82,6 @@ def _form(path: Path) -> JsonForm:
         "E-CAPTIONS-MISSING",
         f"{path}: no captions were found; a caption file is a list of objects, or has "
         "'images' and 'annotations' as COCO's, or 'images' with 'sentences' as Karpathy's.",
-        path=path,
     )
 
 
@@ -94,10 +93,7 @@ def _coco(path: Path) -> Iterator[CaptionRow]:
         name = image.get("file_name")
         if not isinstance(name, str) or "id" not in image:
             raise DataError(
-                "E-FIELD-MISSING",
-                f"{path}: image {number}: should have 'id' and 'file_name'.",
-                path=path,
-                row=number,
+                "E-FIELD-MISSING", f"{path}: image {number}: should have 'id' and 'file_name'."
             )
         files[str(image["id"])] = name
     for number, value in enumerate(json_items(path, "annotations.item")):
@@ -105,19 +101,13 @@ def _coco(path: Path) -> Iterator[CaptionRow]:
         note = json_object(value, where)
         if number == 0 and "caption" not in note:
             raise DataError(
-                "E-FIELD-MISSING",
-                f"{where}: has no 'caption': these are not COCO's captions.",
-                where=where,
-                field="caption",
+                "E-FIELD-MISSING", f"{where}: has no 'caption': these are not COCO's captions."
             )
         key = str(note.get("image_id"))
         if key not in files:
             named = shortened(key)
             raise DataError(
-                "E-IMAGE-UNKNOWN",
-                f"{where}: names the image {named}, which is not among 'images'.",
-                where=where,
-                image=key,
+                "E-IMAGE-UNKNOWN", f"{where}: names the image {named}, which is not among 'images'."
             )
         fields = {"caption": note.get("caption"), "image": files[key], "id": note.get("id")}
         yield CaptionRow(where, fields)
@@ -129,9 +119,7 @@ def _karpathy(path: Path) -> Iterator[CaptionRow]:
         image = json_object(value, where)
         sentences, name = image.get("sentences"), image.get("filename")
         if not isinstance(sentences, list) or not isinstance(name, str):
-            raise DataError(
-                "E-FIELD-MISSING", f"{where}: should have 'filename' and 'sentences'.", where=where
-            )
+            raise DataError("E-FIELD-MISSING", f"{where}: should have 'filename' and 'sentences'.")
         rows = [json_object(sentence, where) for sentence in sentences]
         folder = image.get("filepath")
         fields: dict[str, Any] = {
@@ -175,16 +163,12 @@ def _delimited(separator: str, path: Path, options: CaptionOptions) -> Iterator[
                         "E-FILE-MALFORMED",
                         f"{path}: line {line}: has {len(values)} fields, "
                         f"the header has {len(header)}.",
-                        path=path,
-                        line=line,
                     )
                 yield CaptionRow(f"{path}: line {line}", dict(zip(header, values, strict=True)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(
             "E-FILE-MALFORMED",
             f"{path}: after line {line}: not a readable table: {shortened(error)}.",
-            path=path,
-            line=line,
         ) from None
 
 
@@ -198,15 +182,10 @@ def _jsonl(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
             try:
                 row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
             except RecursionError:
-                raise DataError(
-                    "E-JSON-INVALID", f"{where}: it is nested too deeply.", path=path, line=number
-                ) from None
+                raise DataError("E-JSON-INVALID", f"{where}: it is nested too deeply.") from None
             except ValueError as error:
                 raise DataError(
-                    "E-JSON-INVALID",
-                    f"{where}: not valid JSON: {shortened(error)}.",
-                    path=path,
-                    line=number,
+                    "E-JSON-INVALID", f"{where}: not valid JSON: {shortened(error)}."
                 ) from None
             fields = json_object(row, where)
             if first:
@@ -240,10 +219,7 @@ def _parquet(path: Path, options: CaptionOptions) -> Iterator[CaptionRow]:
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         why = shortened(str(error).partition("\n")[0]).rstrip(".") or type(error).__name__
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{path}: row {number + 1}: not a readable Parquet file: {why}.",
-            path=path,
-            row=number,
+            "E-FILE-MALFORMED", f"{path}: row {number + 1}: not a readable Parquet file: {why}."
         ) from None
 
 
@@ -258,9 +234,7 @@ def _holds_images(kind: Any) -> bool:
 def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list[str]:
     """The columns to read. Raises if there are no captions, or if a named column is missing."""
     if not names:
-        raise DataError(
-            "E-FILE-EMPTY", f"{path}: is empty; it needs a row of column names.", path=path
-        )
+        raise DataError("E-FILE-EMPTY", f"{path}: is empty; it needs a row of column names.")
     listed = shortened(", ".join(names))
     asked = {"caption": options.caption, "image": options.image, "id": options.id}
     for kind, name in asked.items():
@@ -268,8 +242,6 @@ def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list
             raise DataError(
                 "E-COLUMN-MISSING",
                 f"{path}: there is no column {shown(name)} for the {kind}, only {listed}.",
-                path=path,
-                column=name,
             )
     caption = name_of(options.caption, CAPTION_NAMES, names)
     image = name_of(options.image, IMAGE_NAMES, names)
@@ -280,16 +252,9 @@ def check_columns(path: Path, names: list[str], options: CaptionOptions) -> list
             f"{path}: which column holds the captions? None is called "
             f"{', '.join(CAPTION_NAMES[:-1])} or {CAPTION_NAMES[-1]}, but {listed}; "
             "name it with --caption-column.",
-            path=path,
-            column="caption",
         )
     if options.split is not None and SPLIT not in names:
-        raise DataError(
-            "E-COLUMN-MISSING",
-            f"{path}: has no {SPLIT!r}; do not choose a split.",
-            path=path,
-            column=SPLIT,
-        )
+        raise DataError("E-COLUMN-MISSING", f"{path}: has no {SPLIT!r}; do not choose a split.")
     return [name for name in (caption, image, id, BOX, SPLIT) if name in names]
 
 

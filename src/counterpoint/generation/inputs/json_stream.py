@@ -53,15 +53,11 @@ class JsonFile:
         self._run = int(edges[-1] - edges[-2]) - 1
         if depths.max() > DEPTH:
             raise DataError(
-                "E-JSON-INVALID",
-                f"{self.path}: it is nested more than {DEPTH} levels deep.",
-                path=self.path,
+                "E-JSON-INVALID", f"{self.path}: it is nested more than {DEPTH} levels deep."
             )
         if np.diff(edges).max() > LENGTH:
             raise DataError(
-                "E-JSON-INVALID",
-                f"{self.path}: a text or number has more than {LENGTH:,} bytes.",
-                path=self.path,
+                "E-JSON-INVALID", f"{self.path}: a text or number has more than {LENGTH:,} bytes."
             )
 
 
@@ -81,12 +77,10 @@ def json_stream(path: Path) -> Iterator[JsonFile]:
                 why = shortened(str(error).partition("\n")[0]).rstrip(". ") or type(error).__name__
                 place = f"before byte {file.tell():,}"
                 raise DataError(
-                    "E-JSON-INVALID", f"{path}: {place}: not valid JSON: {why}.", path=path
+                    "E-JSON-INVALID", f"{path}: {place}: not valid JSON: {why}."
                 ) from None
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
 
 
 def json_events(path: Path) -> Iterator[tuple[str, Any]]:
@@ -116,9 +110,7 @@ def json_pairs(path: Path) -> Iterator[tuple[str, Any]]:
 def json_object(value: Any, where: str) -> dict[str, Any]:
     """The value, if it is an object; `where` is for the error message."""
     if not isinstance(value, dict):
-        raise DataError(
-            "E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.", where=where
-        )
+        raise DataError("E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.")
     return value
 
 

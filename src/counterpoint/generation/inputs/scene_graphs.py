@@ -67,7 +67,7 @@ class Graph:
 def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator[Graph]:
     """The graphs of a file, in its order. `sizes` are used where a graph has no size."""
     if not path.is_file():
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     known = sizes or {}
     for graph in _visual_genome(path) if is_list(path) else _gqa(path):
         yield graph if graph.size else replace(graph, size=known.get(graph.image))
@@ -76,7 +76,7 @@ def read_graphs(path: Path, sizes: Mapping[str, Size] | None = None) -> Iterator
 def read_sizes(path: Path) -> dict[str, Size]:
     """The sizes of images by their ids, from Visual Genome's `image_data.json`."""
     if not path.is_file():
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     found = {}
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place + 1}"
@@ -91,9 +91,7 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
         where = f"{path}: row {place + 1}"
         fields = json_object(row, where)
         if "image_id" not in fields:
-            raise DataError(
-                "E-FIELD-MISSING", f"{where}: has no 'image_id'.", where=where, field="image_id"
-            )
+            raise DataError("E-FIELD-MISSING", f"{where}: has no 'image_id'.")
         objects = {}
         for value in _list(fields, "objects", where):
             thing = json_object(value, where)
@@ -148,10 +146,7 @@ def plain(value: Any, where: str) -> str:
         return ""
     if not isinstance(value, str):
         raise DataError(
-            "E-FIELD-INVALID",
-            f"{where}: a name should be a text, it is {shown(value)}.",
-            where=where,
-            field="name",
+            "E-FIELD-INVALID", f"{where}: a name should be a text, it is {shown(value)}."
         )
     return " ".join(value.lower().split()).strip(" .,;")
 
@@ -162,10 +157,7 @@ def _list(fields: dict[str, Any], key: str, where: str) -> list[Any]:
         return []
     if not isinstance(value, list):
         raise DataError(
-            "E-FIELD-INVALID",
-            f"{where}: {key!r} should be a list, it is {shown(value)}.",
-            where=where,
-            field=key,
+            "E-FIELD-INVALID", f"{where}: {key!r} should be a list, it is {shown(value)}."
         )
     return value
 
@@ -174,9 +166,6 @@ def _number(fields: dict[str, Any], key: str, where: str) -> int:
     value = fields.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
         raise DataError(
-            "E-FIELD-INVALID",
-            f"{where}: {key!r} should be a number, it is {shown(value)}.",
-            where=where,
-            field=key,
+            "E-FIELD-INVALID", f"{where}: {key!r} should be a number, it is {shown(value)}."
         )
     return round(value)

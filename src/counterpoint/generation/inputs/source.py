@@ -83,10 +83,7 @@ def _text(value: Any, where: str) -> str:
         return ""
     if not isinstance(value, str):
         raise DataError(
-            "E-FIELD-INVALID",
-            f"{where}: a caption should be a text, it is {shown(value)}.",
-            where=where,
-            field="caption",
+            "E-FIELD-INVALID", f"{where}: a caption should be a text, it is {shown(value)}."
         )
     return encodable(value).strip()
 
@@ -102,10 +99,7 @@ def _split(row: CaptionRow) -> str:
     value = row.fields.get(SPLIT)
     if not isinstance(value, str):
         raise DataError(
-            "E-COLUMN-MISSING",
-            f"{row.where}: has no {SPLIT!r}; do not choose a split.",
-            where=row.where,
-            column=SPLIT,
+            "E-COLUMN-MISSING", f"{row.where}: has no {SPLIT!r}; do not choose a split."
         )
     return value
 
@@ -119,8 +113,6 @@ def _ids(row: CaptionRow, number: int, count: int, options: CaptionOptions) -> l
         raise DataError(
             "E-FIELD-INVALID",
             f"{row.where}: an id should be a text or a number, it is {shown(value)}.",
-            where=row.where,
-            field="id",
         )
     id = str(number) if value in (None, "") else encodable(str(value))
     return [id] if count == 1 else [f"{id}#{place}" for place in range(count)]
@@ -136,10 +128,7 @@ def _image(row: CaptionRow, options: CaptionOptions) -> ImageRef | None:
         return None
     if not isinstance(value, str):
         raise DataError(
-            "E-FIELD-INVALID",
-            f"{row.where}: an image should be a path, it is {shown(value)}.",
-            where=row.where,
-            field="image",
+            "E-FIELD-INVALID", f"{row.where}: an image should be a path, it is {shown(value)}."
         )
     return ImageRef(encodable(value), _box(box, row.where))
 
@@ -153,8 +142,6 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
     raise DataError(
         "E-FIELD-INVALID",
         f"{where}: the box {shown(value)} is not [x, y, width, height] in pixels.",
-        where=where,
-        field=BOX,
     )
 
 

@@ -353,9 +353,7 @@ def load(path: Path) -> Plausibility:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     try:
         with np.load(BytesIO(content), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
@@ -364,7 +362,6 @@ def load(path: Path) -> Plausibility:
         raise DataError(
             "E-FILE-MALFORMED",
             f"{path}: not a plausibility model; fit one with scripts/fit_plausibility.py.",
-            path=path,
         ) from None
 
 

@@ -63,7 +63,6 @@ def find() -> WordNet | None:
                     "E-WORDNET-MISSING",
                     f"{folder}: no WordNet (index.noun, data.noun, ...) is there; "
                     f"correct {name} or unset it.",
-                    path=folder,
                 )
             return _open(folder)
     return _open(_USUAL) if _complete(_USUAL) else None
@@ -182,9 +181,7 @@ class WordNet:
                     self._maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as error:  # ValueError: the file is empty
                 raise DataError(
-                    "E-FILE-UNREADABLE",
-                    f"{self.folder / name}: cannot be read: {error}.",
-                    path=self.folder / name,
+                    "E-FILE-UNREADABLE", f"{self.folder / name}: cannot be read: {error}."
                 ) from None
         return self._maps[name]
 
@@ -193,7 +190,6 @@ class WordNet:
             "E-FILE-MALFORMED",
             f"{self.folder / name}: not a file of WordNet as its manual describes it; install it "
             "again, or point WNSEARCHDIR elsewhere.",
-            path=self.folder / name,
         )
 
 

@@ -100,8 +100,6 @@ class Template:
                 raise DataError(
                     "E-SHOTS-MISSING",
                     f"{self.name}: the step {step.name!r} has {len(known)} examples, not {count}.",
-                    name=self.name,
-                    shots=len(known),
                 )
             steps.append(replace(step, shots=known[:count], more_shots=known[count:]))
         return replace(self, steps=tuple(steps), version=f"{self.version}+{count}-shots")
@@ -129,14 +127,12 @@ def read_template(name: str) -> Template:
         own = f"{PREFIX}{path.stem}@{blake2b(found, digest_size=4).hexdigest()}"
         return parse_template(own, tomllib.loads(found.decode()))
     except FileNotFoundError:
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path) from None
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.") from None
     except OSError as error:
-        raise DataError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise DataError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     except (ValueError, RecursionError) as error:  # TOML, UTF-8 or the template
         raise DataError(
-            "E-TEMPLATE-INVALID", f"{path}: not a template: {shortened(error)}.", path=path
+            "E-TEMPLATE-INVALID", f"{path}: not a template: {shortened(error)}."
         ) from None
 
 
@@ -144,7 +140,7 @@ def read_template(name: str) -> Template:
 def _packaged(name: str) -> Template:
     if name not in names():
         raise NotFoundError(
-            "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names()), name=name
+            "E-METHOD-UNKNOWN", did_you_mean("language model method", name, names())
         )
     file = resources.files(__package__).joinpath("templates", f"{name.removeprefix(PREFIX)}.toml")
     return parse_template(name, tomllib.loads(file.read_text(encoding="utf-8")))

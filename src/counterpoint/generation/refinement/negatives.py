@@ -62,7 +62,7 @@ def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
     for name in by:
         if name not in GROUPING:
             raise NotFoundError(
-                "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING), name=name
+                "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING)
             )
     labels, keys, positives, rejected = [], [np.zeros(0, dtype=np.uint64)], 0, 0
     for frame in read_pairs(path, rejected=True):
@@ -118,7 +118,7 @@ def kept_pairs(
 
 
 def changed(path: Path) -> DataError:
-    return DataError("E-FILE-CHANGED", f"{path} changed while it was read; start again.", path=path)
+    return DataError("E-FILE-CHANGED", f"{path} changed while it was read; start again.")
 
 
 def _with_scores(pairs: pl.DataFrame, scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
@@ -260,9 +260,7 @@ def cells(
     if not (size <= 1).all():  # false for NaN, too
         bad = int((~(size <= 1)).any(axis=1).sum())
         raise DataError(
-            "E-GAP-INVALID",
-            f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none.",
-            count=bad,
+            "E-GAP-INVALID", f"{bad:,} of {len(gaps):,} pairs have a gap outside [-1, 1] or none."
         )
     group = np.zeros(len(gaps), dtype=np.int64) if groups is None else groups
     says = np.column_stack([np.bincount(group, column != 0) > 0 for column in gaps.T])

@@ -178,9 +178,7 @@ def refine(
     """
     require_parquet(out)
     if out.exists() and pairs.exists() and out.samefile(pairs):
-        raise DataError(
-            "E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.", path=out
-        )
+        raise DataError("E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.")
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
     negatives = gather(pairs, settings.by, settings.seed)
@@ -250,7 +248,6 @@ def _wanted(settings: RefineSettings) -> list[BlindModel]:
             raise DataError(
                 "E-NAME-REPEATED",
                 f"two blind models are called {one.name!r}; rename one of them: NAME={one.id}.",
-                name=one.name,
             )
     for spec in settings.select or (settings.blind if settings.top is not None else ()):
         alone = spec in settings.select or all(parse_blind_model(s).fitted for s in settings.blind)
@@ -259,7 +256,6 @@ def _wanted(settings: RefineSettings) -> list[BlindModel]:
                 "E-MODEL-UNSUITABLE",
                 f"{spec} is fitted to pairs and does not score a text by itself, as --top needs; "
                 "select by another model, as in --select length.",
-                model=spec,
             )
     return wanted
 
@@ -292,9 +288,6 @@ def _scored(pairs: Path, source: ScoreSource, total: int) -> np.ndarray:
             "E-SCORE-MISSING",
             f"{pairs}: {bad:,} of {total:,} negatives have no finite score {source.name!r} for the "
             "caption or the text; score them, or do not use these scores.",
-            path=pairs,
-            name=source.name,
-            count=bad,
         )
     return found
 

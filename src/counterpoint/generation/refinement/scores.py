@@ -85,8 +85,6 @@ def read_scores(paths: Sequence[Path]) -> Tables:
                 raise DataError(
                     "E-NAME-REPEATED",
                     f"{path}: the scores {shown(name)} are also in {found[name][0]}.",
-                    path=path,
-                    name=name,
                 )
             found[name] = (path, table)
     return found
@@ -104,10 +102,7 @@ def table_scores(name: str, tables: Tables) -> TableScores:
         values = table.select("text", value=pl.col(column).cast(pl.Float64)).unique()
     except pl.exceptions.PolarsError:
         raise DataError(
-            "E-SCORE-INVALID",
-            f"{path}: the scores {shown(name)} are not all numbers.",
-            path=path,
-            name=name,
+            "E-SCORE-INVALID", f"{path}: the scores {shown(name)} are not all numbers."
         ) from None
     twice = values.filter(pl.col("text").is_duplicated())["text"]
     if len(twice):
@@ -115,9 +110,6 @@ def table_scores(name: str, tables: Tables) -> TableScores:
             "E-SCORE-REPEATED",
             f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
             f"for instance {shown(twice.min())}.",
-            path=path,
-            name=name,
-            count=twice.n_unique(),
         )
     return TableScores(name, values)
 
@@ -217,6 +209,5 @@ def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
             f"{wanted.id} does not score a text by itself; refine needs models that see no image "
             "and no other text, such as length, format, grammar, plausible or lm:FOLDER, or that "
             "are fitted to the pairs: ngram, chars.",
-            model=wanted.id,
         )
     return model

@@ -311,12 +311,9 @@ def probe(client: Client, name: str, options: ApiOptions) -> ProbeAnswer:
         raise ModelError(
             "E-LOGPROBS-MISSING",
             f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
-            model=f"api:{name}",
         )
     raise ModelError(
-        "E-REQUEST-REJECTED",
-        f"{str(rejected).rstrip('.')}; the model probably takes no images.",
-        model=f"api:{name}",
+        "E-REQUEST-REJECTED", f"{str(rejected).rstrip('.')}; the model probably takes no images."
     )
 
 

@@ -287,8 +287,6 @@ class Client:
             raise RejectedRequestError(
                 "E-REQUEST-REJECTED",
                 f"{self.endpoint.name}: the endpoint rejects a request: {said}.",
-                endpoint=self.endpoint.shown(),
-                status=status,
             )
         hints = {
             401: "; check OPENAI_API_KEY",
@@ -301,7 +299,6 @@ class Client:
         return ModelError(
             "E-ENDPOINT-FAILED",
             f"{self.endpoint.name}: {self.endpoint.shown()} cannot be used: {why}.",
-            endpoint=self.endpoint.shown(),
         )
 
     def _plain(self, message: str) -> str:

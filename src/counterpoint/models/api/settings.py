@@ -30,17 +30,12 @@ def read_options(rest: str) -> tuple[str, ApiOptions]:
     name, _, options = rest.partition("?")
     if not name:
         raise ModelError(
-            "E-MODEL-ID-INVALID",
-            "api: needs a model's name, for instance api:gpt-4o-mini.",
-            model="api:",
+            "E-MODEL-ID-INVALID", "api: needs a model's name, for instance api:gpt-4o-mini."
         )
     given = dict(parse_qsl(options, keep_blank_values=True))
     for option in given.keys() - set(ApiOptions._fields):
         raise NotFoundError(
-            "E-OPTION-UNKNOWN",
-            did_you_mean("option of api", option, ApiOptions._fields),
-            model=f"api:{rest}",
-            option=option,
+            "E-OPTION-UNKNOWN", did_you_mean("option of api", option, ApiOptions._fields)
         )
     found = ApiOptions(
         given.get("mode", ""),
@@ -50,20 +45,10 @@ def read_options(rest: str) -> tuple[str, ApiOptions]:
     )
     if found.mode not in ("", LOGPROBS, CHOICE):
         raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE)),
-            model=f"api:{rest}",
-            option="mode",
-            value=found.mode,
+            "E-OPTION-INVALID", did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE))
         )
     if found.image not in IMAGES:
-        raise NotFoundError(
-            "E-OPTION-INVALID",
-            did_you_mean("image of api", found.image, IMAGES),
-            model=f"api:{rest}",
-            option="image",
-            value=found.image,
-        )
+        raise NotFoundError("E-OPTION-INVALID", did_you_mean("image of api", found.image, IMAGES))
     return name, found
 
 
@@ -73,9 +58,6 @@ def _number(rest: str, option: str, said: str, least: int) -> int:
         raise ModelError(
             "E-OPTION-INVALID",
             f"api:{rest}: {option} should be a number of {what} from {least} on.",
-            model=f"api:{rest}",
-            option=option,
-            value=said,
         )
     return int(said)
 
@@ -106,13 +88,11 @@ def read_endpoint(name: str) -> Endpoint:
         raise ModelError(
             "E-VARIABLE-INVALID",
             f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.",
-            variable="OPENAI_BASE_URL",
         )
     if not (key.isascii() and key.isprintable()):
         raise ModelError(
             "E-VARIABLE-INVALID",
             f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
-            variable="OPENAI_API_KEY",
         )
     [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
     fixed = bool(os.environ.get("COUNTERPOINT_API_CONCURRENCY", "").strip())
@@ -122,9 +102,6 @@ def read_endpoint(name: str) -> Endpoint:
             "E-VARIABLE-INVALID",
             f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
             "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
-            variable="COUNTERPOINT_API_CONCURRENCY"
-            if concurrency < 1
-            else "COUNTERPOINT_API_TIMEOUT",
         )
     return Endpoint(name, url, key, int(concurrency) if fixed else None, timeout, read_price(name))
 
@@ -149,9 +126,7 @@ def _needed(name: str, variable: str, hint: str) -> str:
     value = os.environ.get(variable, "").strip()
     if not value:
         raise ModelError(
-            "E-VARIABLE-MISSING",
-            f"{name}: the environment variable {variable} is not set; {hint}.",
-            variable=variable,
+            "E-VARIABLE-MISSING", f"{name}: the environment variable {variable} is not set; {hint}."
         )
     return value
 
@@ -165,8 +140,6 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
         found = []
     if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
         raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: {variable} is {said!r} and should be like {default}.",
-            variable=variable,
+            "E-VARIABLE-INVALID", f"{name}: {variable} is {said!r} and should be like {default}."
         )
     return found

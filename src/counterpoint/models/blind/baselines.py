@@ -113,7 +113,7 @@ def check(rest: str) -> None:
     """Refuse a name that no blind model has. The model itself is not looked for."""
     if rest.partition(":")[0] not in TEXT_MODELS and rest not in (*SCORERS, *FITTED):
         known = (*SCORERS, *FITTED, *TEXT_MODELS)
-        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("blind model", rest, known), name=rest)
+        raise NotFoundError("E-MODEL-UNKNOWN", did_you_mean("blind model", rest, known))
 
 
 def load(rest: str, options: LoadOptions) -> Blind | Ngrams | BlindScorer:
@@ -180,7 +180,5 @@ def load_random(rest: str, options: LoadOptions) -> RandomScorer:
 def check_random(rest: str) -> None:
     if rest and not rest.isdecimal():
         raise NotFoundError(
-            "E-MODEL-ID-INVALID",
-            f"random:{rest}: the seed must be a whole number, as in random:7.",
-            model=f"random:{rest}",
+            "E-MODEL-ID-INVALID", f"random:{rest}: the seed must be a whole number, as in random:7."
         )

@@ -110,7 +110,6 @@ class Grammar(TextModel):
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
                 f"{id} has {config.num_labels} classes; a grammar model has two.",
-                model=id,
             )
         names = {str(name).lower(): int(number) for number, name in config.id2label.items()}
         self.good = next((names[name] for name in _GOOD if name in names), 1)
@@ -139,7 +138,6 @@ class Plausible(TextModel):
                 "E-MODEL-UNSUITABLE",
                 f"{id} has {len(rows)} rows of embedding and Vera's head is in row "
                 f"{self._WEIGHT}; use Vera's weights, liujch1998/vera.",
-                model=id,
             )
         self.head, self.bias = rows[self._WEIGHT].clone(), float(rows[self._BIAS, 0])
         self.temperature = float(rows[self._TEMPERATURE, 0])
@@ -147,7 +145,6 @@ class Plausible(TextModel):
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
                 f"{id} has the temperature {self.temperature:g}, and Vera's is above 0.",
-                model=id,
             )
         self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
 
@@ -173,9 +170,7 @@ class CausalModel(TextModel):
         found = [int(token) for token in starts if token is not None]
         if not found:
             raise ModelError(
-                "E-MODEL-UNSUITABLE",
-                f"{id}: its tokenizer has neither a start nor an end token.",
-                model=id,
+                "E-MODEL-UNSUITABLE", f"{id}: its tokenizer has neither a start nor an end token."
             )
         self.start = found[0]
         # transformers also opens BERT as a causal model, though it looks ahead.
@@ -185,7 +180,6 @@ class CausalModel(TextModel):
             raise ModelError(
                 "E-MODEL-UNSUITABLE",
                 f"{id} looks ahead, so that it has no likelihoods; use a causal model.",
-                model=id,
             )
 
     def tokens(self, captions: Sequence[str]) -> list[list[int]]:
@@ -244,9 +238,6 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
             "E-WEIGHTS-MISSING",
             f"{id} is not a model of this kind: {len(missing)} of the weights of "
             f"{type(model).__name__} are not in it, for instance {missing[0]}.",
-            model=id,
-            count=len(missing),
-            first=missing[0],
         )
     unread = "has no tokenizer that can be loaded"
     hub = hub_or_cache(id, where)
@@ -258,7 +249,6 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
             "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and the model {words}; "
             "put the model's own tokenizer beside its weights.",
-            model=id,
         )
     with explained(id, "does not run"):
         scorer = kind(id, model, tokenizer, runtime)
@@ -272,7 +262,7 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     """A folder or repository, and the file in it if it is one of llama.cpp's."""
     if not rest:
         raise NotFoundError(
-            "E-MODEL-ID-INVALID", f"{id} needs a model: {id}FOLDER or {id}ORG/REPO.", model=id
+            "E-MODEL-ID-INVALID", f"{id} needs a model: {id}FOLDER or {id}ORG/REPO."
         )
     more = {}
     if gguf and rest.endswith(".gguf"):
@@ -283,25 +273,16 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
     folder = Path(rest).expanduser()
     if folder.is_dir():
         if more and not (folder / file).is_file():
-            raise NotFoundError(
-                "E-MODEL-MISSING",
-                f"{id}: there is no file {file} in {folder}.",
-                model=id,
-                path=folder / file,
-            )
+            raise NotFoundError("E-MODEL-MISSING", f"{id}: there is no file {file} in {folder}.")
         files = sorted(path.name for path in folder.glob("*.gguf"))
         if files and gguf and not more and not (folder / "config.json").is_file():
             raise NotFoundError(
-                "E-MODEL-ID-INVALID",
-                f"{id} needs the name of a file, as in {id}:{files[0]}.",
-                model=id,
+                "E-MODEL-ID-INVALID", f"{id} needs the name of a file, as in {id}:{files[0]}."
             )
         return str(folder), more
     refuse_file(id, rest)
     if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
         raise NotFoundError(
-            "E-MODEL-MISSING",
-            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
-            model=id,
+            "E-MODEL-MISSING", f"{id}: no such folder, nor a repository's name (ORG/REPO)."
         )
     return rest, more

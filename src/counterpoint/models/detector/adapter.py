@@ -130,7 +130,6 @@ def read(folder: Path) -> SavedDetector:
             "E-MODEL-MISSING",
             f"detector:{folder}: there is no {CONFIG} in it; `counterpoint detector train` makes "
             "such a folder.",
-            path=folder,
         )
     try:
         told = parse_json((folder / CONFIG).read_bytes(), CONFIG)
@@ -141,17 +140,13 @@ def read(folder: Path) -> SavedDetector:
     except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
         why = described(error)
         raise ModelError(
-            "E-MODEL-DAMAGED",
-            f"detector:{folder}: {CONFIG} is damaged ({why}); train again.",
-            path=folder / CONFIG,
+            "E-MODEL-DAMAGED", f"detector:{folder}: {CONFIG} is damaged ({why}); train again."
         ) from None
     if known != _FORMAT:
         raise ModelError(
             "E-MODEL-FORMAT",
             f"detector:{folder}: {CONFIG} has format {shown(known)}, this version reads {_FORMAT}; "
             "train again.",
-            path=folder,
-            format=known,
         )
     return SavedDetector(_read_heads(folder), encoder, fingerprint, told)
 
@@ -163,9 +158,7 @@ def _read_heads(folder: Path) -> DetectorHeads:
     except Exception as error:  # a damaged file makes the library raise anything
         why = described(error)
         raise ModelError(
-            "E-MODEL-DAMAGED",
-            f"detector:{folder}: {WEIGHTS} cannot be used ({why}).",
-            path=folder / WEIGHTS,
+            "E-MODEL-DAMAGED", f"detector:{folder}: {WEIGHTS} cannot be used ({why})."
         ) from None
     return heads
 
@@ -324,10 +317,7 @@ def load(rest: str, options: LoadOptions) -> Detector:
     id = f"detector:{rest}"
     if saved.encoder.partition(":")[0] in ("detector", "ensemble"):  # or a folder could name itself
         raise ModelError(
-            "E-ENCODER-UNSUITABLE",
-            f"{id}: its encoder {saved.encoder} is not a dual encoder.",
-            path=rest,
-            encoder=saved.encoder,
+            "E-ENCODER-UNSUITABLE", f"{id}: its encoder {saved.encoder} is not a dual encoder."
         )
     # The folder names the encoder, not the command: its code is not trusted.
     encoder = load_model(saved.encoder, replace(options, trust_remote_code=False, unit=False))
@@ -336,7 +326,5 @@ def load(rest: str, options: LoadOptions) -> Detector:
             "E-ENCODER-CHANGED",
             f"{id}: its encoder {saved.encoder} is not the one it was trained on (weights, "
             "preprocessing, tokenizer and precision must be the same); train again.",
-            path=rest,
-            encoder=saved.encoder,
         )
     return Detector(encoder, saved, records_in(rest))

@@ -111,16 +111,13 @@ def train(
     settings = settings or DetectorSettings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(
-            "E-OUTPUT-EXISTS",
-            f"{out} exists already; choose a new folder for the detector.",
-            path=out,
+            "E-OUTPUT-EXISTS", f"{out} exists already; choose a new folder for the detector."
         )
     encoder = load_model(encoder_id, replace(options or LoadOptions(), unit=False))
     if not isinstance(encoder, DualEncoder):
         raise ModelError(
             "E-ENCODER-UNSUITABLE",
             f"{encoder_id} is not a dual encoder; a detector needs vectors of images and captions.",
-            encoder=encoder_id,
         )
     sides = (_encode_images(encoder, items, work), _encode_captions(encoder, items, work))
     for side in sides:
@@ -151,15 +148,11 @@ def read_labelled(path: Path, images: Path | None = None) -> LabelledItems:
             raise DataError(
                 "E-ROW-MALFORMED",
                 f"{path}: row {number}: the label must be natural or synthetic, not {label!r}.",
-                where=f"{path}: row {number}",
-                field="label",
             )
         there = [name is not None and bool(name.strip()) for name in (image, caption)]
         if not any(there):
             raise DataError(
-                "E-ROW-MALFORMED",
-                f"{path}: row {number} has neither an image nor a caption.",
-                where=f"{path}: row {number}",
+                "E-ROW-MALFORMED", f"{path}: row {number} has neither an image nor a caption."
             )
         if there[0]:
             found.images.append((Picture(ImageRef(image), root), kind))
@@ -207,10 +200,6 @@ def _refuse_too_few(side: Examples, path: Path) -> None:
                 "E-EXAMPLES-FEW",
                 f"{path}: has {count} {kind} {side.name}s that can be used{why}; the "
                 f"{side.name} head needs at least {_LEAST}.",
-                path=path,
-                kind=kind,
-                side=side.name,
-                count=count,
             )
 
 
@@ -285,9 +274,7 @@ def fit(
             best = right, head, epoch
         advance(1)
     if best is None:
-        raise ModelError(
-            "E-OPTION-INVALID", f"the {side.name} head needs at least one epoch.", option="epochs"
-        )
+        raise ModelError("E-OPTION-INVALID", f"the {side.name} head needs at least one epoch.")
     return best[1], best[2]
 
 

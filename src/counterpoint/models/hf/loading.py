@@ -175,9 +175,7 @@ def open_model(
     readers: tuple[Any, ...] = (transformers.AutoTokenizer, transformers.AutoImageProcessor)
     with hub_or_cache(id, source), guarded(id, source, options):
         if kind not in classes and not (options.trust_remote_code and said.get("auto_map")):
-            raise ModelError(
-                "E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes), model=id, type=kind
-            )
+            raise ModelError("E-MODEL-UNSUITABLE", _misfit(id, rest, kind, classes))
         shown = not Path(source).is_dir()
         with explained(id, "has weights that cannot be loaded"), bars(shown=shown):
             chosen = _class_of(id, source, name, said, options)
@@ -224,9 +222,6 @@ def _weights(id: str, source: str, kind: Any, needed: tuple[str, ...], options: 
             "E-WEIGHTS-MISSING",
             f"{id}: its weights, of {model.config.architectures}, lack {len(missing)} tensors of "
             f"{type(model).__name__}, for instance {missing[0]}; use another head or model.",
-            model=id,
-            count=len(missing),
-            first=missing[0],
         )
     for part, _ in list(model.named_children()):
         if not f"{part}.".startswith(needed):
@@ -243,16 +238,12 @@ def _read_config(id: str, source: str) -> dict[str, Any]:
     looks_local = folder.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1
     if not source or (looks_local and not folder.is_dir()):
         raise NotFoundError(
-            "E-MODEL-MISSING",
-            f"{id}: no such folder, nor a repository's name (ORG/REPO).",
-            model=id,
+            "E-MODEL-MISSING", f"{id}: no such folder, nor a repository's name (ORG/REPO)."
         )
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(
             "E-CONFIG-MISSING",
             f"{id}: the folder has no config.json, as models of transformers have.",
-            model=id,
-            path=folder / "config.json",
         )
     what = "is not a folder here, and cannot be fetched from the hub"
     with hub_or_cache(id, source), explained(id, what):
@@ -283,7 +274,6 @@ def _context_length(id: str, tokenizer: Any, tower: torch.nn.Module) -> int | No
             "E-TOKENIZER-MISMATCH",
             f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {words}; "
             "put the model's own tokenizer beside its weights.",
-            model=id,
         )
     # RoBERTa numbers its positions from after the padding token's.
     places = [
@@ -371,7 +361,7 @@ def explained(id: str, what: str) -> Iterator[None]:
     except Exception as error:  # transformers and its loaders raise anything
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
-        raise ModelError("E-MODEL-BROKEN", f"{id} {what}: {described(error)}.", model=id) from None
+        raise ModelError("E-MODEL-BROKEN", f"{id} {what}: {described(error)}.") from None
 
 
 def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:

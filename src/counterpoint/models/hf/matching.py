@@ -161,8 +161,6 @@ def load_itm(rest: str, options: LoadOptions) -> PairModel:
             raise ModelError(
                 "E-OPTION-INVALID",
                 f"{opened.id}?{shortened(option)}: after the ? there should be score=aro.",
-                model=opened.id,
-                option="score",
             )
         return _as_in_aro(opened, blip).tried()
 
@@ -176,9 +174,7 @@ def load_itm(rest: str, options: LoadOptions) -> PairModel:
 def _as_in_aro(opened: HfModel, blip: Blip) -> PairModel:
     if isinstance(blip, Blip2):
         raise ModelError(
-            "E-MODEL-UNSUITABLE",
-            f"{opened.id}: score=aro is a rule for BLIP, and this is BLIP-2.",
-            model=opened.id,
+            "E-MODEL-UNSUITABLE", f"{opened.id}: score=aro is a rule for BLIP, and this is BLIP-2."
         )
     first = _enc_token(opened)
 
@@ -207,7 +203,6 @@ def _enc_token(opened: HfModel) -> int:
             "E-TOKENIZER-MISMATCH",
             f"{opened.id}: its vocabulary has no [ENC], and no room for it behind the "
             f"{len(opened.tokenizer)} tokens of its tokenizer; score=aro cannot be computed.",
-            model=opened.id,
         )
     return last
 

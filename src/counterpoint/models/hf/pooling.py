@@ -136,7 +136,6 @@ def add_pool(id: str, model: Any, entry: dict[str, Any], seed: int) -> None:
                 "E-MODEL-UNSUITABLE",
                 f"{id}: has a pool already ({has['kind']}, {has['heads']} heads), which is tuned "
                 "further with lock=image alone.",
-                model=id,
             )
         return
     refuse_pool(id, entry, model.config)
@@ -155,7 +154,6 @@ def refuse_pool(id: str, entry: Any, config: Any) -> None:
             "E-MODEL-UNSUITABLE",
             f"{id}: a pool over patches needs a VisionTextDualEncoder with a vision model of type "
             f"{' or '.join(TRUNKS)}; leave lock.pool out.",
-            model=id,
         )
     wide = config.vision_config.hidden_size
     said = entry if isinstance(entry, dict) else {}
@@ -166,7 +164,6 @@ def refuse_pool(id: str, entry: Any, config: Any) -> None:
             "E-MODEL-UNSUITABLE",
             f"{id}: its pool is {shown(str(entry))}; its kind should be {' or '.join(POOLS)}, and "
             f"its heads a divisor of the trunk's width, {wide}.",
-            model=id,
         )
 
 

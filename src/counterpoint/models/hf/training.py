@@ -44,7 +44,6 @@ class HfStart:
                 "E-MODEL-UNSUITABLE",
                 f"{self.opened.id} cannot be trained: {type(self.model).__name__} has no logit "
                 "scale, which the losses here need.",
-                model=self.opened.id,
             )
 
     def transform(self, image: Image.Image) -> Tensor:

@@ -171,7 +171,6 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
                 "E-TOKENIZER-MISMATCH",
                 f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
                 f"tower {vocabulary}; put the matching {MERGES} into the model's folder.",
-                model=f"open_clip:{rest}",
             )
         return OpenClip(source, model, tokenizer, runtime)
 
@@ -192,11 +191,7 @@ def guarded_loading(
     except ImportError:  # towers and tokenizers of transformers
         raise MissingExtraError(id, "vlm") from None
     except Exception as error:  # open_clip and its loaders raise anything
-        raise ModelError(
-            "E-MODEL-BROKEN",
-            f"{id} cannot be loaded: {described(error)}.",
-            model=id,
-        ) from None
+        raise ModelError("E-MODEL-BROKEN", f"{id} cannot be loaded: {described(error)}.") from None
 
 
 def _embedding(model: Any) -> Any:

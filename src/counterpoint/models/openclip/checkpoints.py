@@ -67,7 +67,6 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
                 "E-TOKENIZER-MISMATCH",
                 f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; "
                 f"put the matching {MERGES} into the architecture's folder.",
-                model=id,
             )
         source = OpenClipSource(rest, name, str(path), notes=tuple(notes))
         return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
@@ -81,7 +80,6 @@ def _parse(rest: str) -> tuple[Path, str]:
             "E-MODEL-ID-INVALID",
             f"checkpoint:{rest} needs an architecture after the path, as in "
             f"checkpoint:{rest or 'PATH'}@ViT-B-32-quickgelu.",
-            model=f"checkpoint:{rest}",
         )
     if path.is_dir():
         files = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
@@ -89,23 +87,15 @@ def _parse(rest: str) -> tuple[Path, str]:
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
             f"checkpoint:{rest}: {path} is a folder; name a file of weights, {there}.",
-            model=f"checkpoint:{rest}",
-            path=path,
         )
     if not path.is_file():
-        raise NotFoundError(
-            "E-MODEL-MISSING",
-            f"checkpoint:{rest}: there is no file {path}.",
-            model=f"checkpoint:{rest}",
-            path=path,
-        )
+        raise NotFoundError("E-MODEL-MISSING", f"checkpoint:{rest}: there is no file {path}.")
     if name.startswith("local-dir:"):
         return path, parse(name).name
     if name not in open_clip.list_models():
         raise NotFoundError(
             "E-ARCHITECTURE-UNKNOWN",
             did_you_mean("open_clip architecture", name, open_clip.list_models()),
-            name=name,
         )
     return path, name
 
@@ -138,8 +128,6 @@ def _activation(path: Path, name: str) -> list[str]:
         f"its weights were trained with {kinds[trained]} and {name} computes "
         f"{kinds[not trained]}, which changes every score"
         + (f"; use checkpoint:{path}@{fitting}." if fitting else "."),
-        architecture=name,
-        fitting=fitting,
     )
 
 
@@ -179,8 +167,6 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
             "E-WEIGHTS-MISSING",
             f"{len(missing)} of the {len(wanted)} weights of {name} are not in it: "
             f"{some(missing)}{_hint(state, name)}.",
-            count=len(missing),
-            first=missing[0],
         )
     for key in wanted.keys() & state.keys():
         if key.startswith("logit_") and state[key].numel() == 1:  # with or without a dimension
@@ -192,8 +178,6 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
             "E-WEIGHTS-MISMATCH",
             f"{len(shapes)} of its weights have another shape than in {name}, the first "
             f"{shapes[0]} with {theirs} instead of {ours}{_hint(state, name)}.",
-            count=len(shapes),
-            first=shapes[0],
         )
     extra = [k for k in state if k not in wanted]
     roots = {key.split(".")[0] for key in wanted}
@@ -202,15 +186,11 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
             "E-WEIGHTS-MISMATCH",
             f"{name} has no place for {len(layers)} of its weights: "
             f"{some(layers)}{_hint(state, name)}.",
-            count=len(layers),
-            first=layers[0],
         )
     if broken := [k for k in wanted if k in state and not torch.isfinite(state[k]).all()]:
         raise ModelError(
             "E-WEIGHTS-NON-FINITE",
             f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
-            count=len(broken),
-            first=broken[0],
         )
     model.load_state_dict({k: v for k, v in state.items() if k in wanted}, strict=False)
     return [f"not used of the weights: {some(extra)}."] if extra else []

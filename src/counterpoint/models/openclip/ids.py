@@ -69,8 +69,6 @@ def parse(rest: str) -> OpenClipSource:
             raise ModelError(
                 "E-CONFIG-MISSING",
                 f"open_clip:{rest}: {folder} is not an open_clip folder: it has no {_CONFIG}.",
-                model=f"open_clip:{rest}",
-                path=folder / _CONFIG,
             )
         return OpenClipSource(rest, f"local-dir:{folder}", None, folder)
     if rest.startswith(HUB):
@@ -91,7 +89,6 @@ def parse_scratch(rest: str) -> tuple[str, int]:
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
             f"scratch:{name}: its seed is a number from 0 on, not {shown(seed)}.",
-            model=f"scratch:{name}",
         )
     return name, int(seed or 0)
 
@@ -108,8 +105,6 @@ def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
             f"{id}: tokenizer_kwargs in {_CONFIG} has {shown(unknown[0])}, which is not a plain "
             "setting of a tokenizer; take it out, or let `counterpoint eval --trust-remote-code` "
             "use it if you trust the model's authors.",
-            model=id,
-            setting=unknown[0],
         )
 
 
@@ -127,7 +122,6 @@ def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
             "E-CONFIG-MISMATCH",
             f"{id}: {_CONFIG} describes {least:.1e} weights or more, and its weights are a file of "
             f"{room:.1e} bytes; it does not belong to them.",
-            model=id,
         )
 
 
@@ -167,12 +161,7 @@ def _check_folder(source: OpenClipSource) -> None:
     assert source.folder is not None
     model = _read_json(source.folder / _CONFIG).get("model_cfg")
     if not isinstance(model, dict):
-        raise ModelError(
-            "E-CONFIG-INVALID",
-            f"open_clip:{source.id}: {_CONFIG} has no model_cfg.",
-            model=f"open_clip:{source.id}",
-            path=source.folder / _CONFIG,
-        )
+        raise ModelError("E-CONFIG-INVALID", f"open_clip:{source.id}: {_CONFIG} has no model_cfg.")
     built = bool(model.get("quick_gelu", False))
     acts = _activations(source.folder / "config.json")
     if acts and acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
@@ -182,7 +171,6 @@ def _check_folder(source: OpenClipSource) -> None:
             f"open_clip:{source.id}: config.json says the weights were trained with "
             f"{' and '.join(sorted(acts))}, {_CONFIG} builds "
             f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.',
-            path=source.folder / _CONFIG,
         )
 
 
@@ -202,8 +190,6 @@ def _check_named(source: OpenClipSource) -> None:
         f"open_clip:{source.id}: the weights were trained with {kinds[trained]} and {source.name} "
         f"computes {kinds[built]}, which changes every score; "
         f"use open_clip:{fitting}/{source.pretrained}.",
-        architecture=source.name,
-        fitting=fitting,
     )
 
 
@@ -277,9 +263,7 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise ModelError(
-            "E-WEIGHTS-BROKEN",
-            f"{path} is not a readable safetensors file: {shortened(error)}.",
-            path=path,
+            "E-WEIGHTS-BROKEN", f"{path} is not a readable safetensors file: {shortened(error)}."
         ) from None
 
 
@@ -297,9 +281,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = parse_json(path.read_bytes(), path, ModelError)
     except OSError as error:
-        raise ModelError(
-            "E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.", path=path
-        ) from None
+        raise ModelError("E-FILE-UNREADABLE", f"{path}: cannot be read: {reason(error)}.") from None
     if not isinstance(values, dict):
-        raise ModelError("E-CONFIG-INVALID", f"{path} is not a JSON object.", path=path)
+        raise ModelError("E-CONFIG-INVALID", f"{path} is not a JSON object.")
     return values

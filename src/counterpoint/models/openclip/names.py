@@ -34,13 +34,9 @@ def check(rest: str) -> None:
         raise NotFoundError(
             "E-MODEL-ID-INVALID",
             f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
-            model=f"open_clip:{name}",
         )
     raise NotFoundError(
-        "E-WEIGHTS-UNKNOWN",
-        did_you_mean(f"tag or weights file for {name}", pretrained, tags),
-        architecture=name,
-        name=pretrained,
+        "E-WEIGHTS-UNKNOWN", did_you_mean(f"tag or weights file for {name}", pretrained, tags)
     )
 
 
@@ -55,9 +51,7 @@ def refuse_architecture(name: str) -> None:
     known = [] if folder is None else _architectures(folder)
     if name not in known:
         raise NotFoundError(
-            "E-ARCHITECTURE-UNKNOWN",
-            did_you_mean("open_clip architecture", name, known),
-            name=name,
+            "E-ARCHITECTURE-UNKNOWN", did_you_mean("open_clip architecture", name, known)
         )
 
 

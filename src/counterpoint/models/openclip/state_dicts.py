@@ -99,9 +99,7 @@ def strip_prefixes(state: Tensors) -> Tensors:
         cut = {name.removeprefix(prefix): value for name, value in state.items()}
         if len(cut) < len(state):
             raise ModelError(
-                "E-WEIGHTS-AMBIGUOUS",
-                f"it holds weights of one name with and without {prefix!r}.",
-                prefix=prefix,
+                "E-WEIGHTS-AMBIGUOUS", f"it holds weights of one name with and without {prefix!r}."
             )
         state = cut
     return state
@@ -211,16 +209,14 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
             sides = found.setdefault(match["stem"], {})
             if sides.setdefault(match["side"], name) != name:
                 raise ModelError(
-                    "E-LORA-INVALID",
-                    f"it holds two LoRA adapters of {match['stem']}; merge one.",
-                    name=match["stem"],
+                    "E-LORA-INVALID", f"it holds two LoRA adapters of {match['stem']}; merge one."
                 )
     scales = set()
     for stem, sides in found.items():
         target = _target(state, stem)
         if set(sides) != {"A", "B"}:
             raise ModelError(
-                "E-LORA-INVALID", f"it holds only one of the two LoRA factors of {stem}.", name=stem
+                "E-LORA-INVALID", f"it holds only one of the two LoRA factors of {stem}."
             )
         a, b = merged.pop(sides["A"]), merged.pop(sides["B"])
         default = 8.0 if sides["A"].endswith(".weight") else 1.0
@@ -232,9 +228,7 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
         scales.add(f"alpha {strength:g} ({source}), rank {rank}")
     if left := [name for name in merged if "lora_" in name]:
         raise ModelError(
-            "E-LORA-INVALID",
-            f"its LoRA weights {some(left)} are of a kind that cannot be merged.",
-            name=left[0],
+            "E-LORA-INVALID", f"its LoRA weights {some(left)} are of a kind that cannot be merged."
         )
     return Merged(merged, f"{len(found)} LoRA updates merged: {'; '.join(sorted(scales))}.")
 
@@ -248,7 +242,6 @@ def _target(state: Tensors, stem: str) -> str:
         "E-LORA-INVALID",
         f"it holds LoRA factors of {stem} and not the weight they belong to; "
         "merge them into the base model first.",
-        name=stem,
     )
 
 

@@ -353,8 +353,6 @@ def load(rest: str, options: LoadOptions) -> Generative:
             raise ModelError(
                 "E-OPTION-INVALID",
                 f"vqa:{rest}: the template {text!r:.80} must hold {CAPTION} for the caption.",
-                model=f"vqa:{rest}",
-                option="template",
             )
     return _load("vqa", where, texts, options)
 
@@ -366,8 +364,6 @@ def load_lm(rest: str, options: LoadOptions) -> Generative:
         raise ModelError(
             "E-OPTION-INVALID",
             f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.",
-            model=f"lm:{rest}",
-            option="prompt",
         )
     return _load("lm", where, [text], options)
 
@@ -385,5 +381,4 @@ def _load(family: str, where: str, texts: list[str], options: LoadOptions) -> Ge
         raise ModelError(
             error.code if isinstance(error, ModelError) else "E-MODEL-BROKEN",
             f"{family}:{where} cannot be used: {kind}{why}.",
-            model=f"{family}:{where}",
         ) from None

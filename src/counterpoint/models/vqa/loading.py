@@ -59,16 +59,14 @@ def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) 
         raise
     except Exception as error:  # transformers and its loaders raise anything
         raise ModelError(
-            "E-MODEL-BROKEN", f"{name} cannot be loaded: {described(error)}.", model=name
+            "E-MODEL-BROKEN", f"{name} cannot be loaded: {described(error)}."
         ) from None
     for module in model.modules():  # a copy of a folder is the same model
         if hasattr(module, "name_or_path"):
             module.name_or_path = ""
     if getattr(processor, "tokenizer", None) is None:
         raise ModelError(
-            "E-PROCESSOR-MISSING",
-            f"{name}: its folder holds no processor of images and text.",
-            model=name,
+            "E-PROCESSOR-MISSING", f"{name}: its folder holds no processor of images and text."
         )
     return model, processor
 
@@ -81,10 +79,7 @@ def read_option(family: str, rest: str, name: str, default: str) -> tuple[str, s
     key, _, text = value.partition("=")
     if key != name or not text:
         raise ModelError(
-            "E-OPTION-INVALID",
-            f"{family}:{rest}: after the ? there should be {name}=TEXT_OR_FILE.",
-            model=f"{family}:{rest}",
-            option=name,
+            "E-OPTION-INVALID", f"{family}:{rest}: after the ? there should be {name}=TEXT_OR_FILE."
         )
     content = _content(family, rest, text)
     return where, text if content is None else content
@@ -98,8 +93,6 @@ def read_lines(family: str, rest: str, name: str) -> tuple[str, list[str]]:
         raise ModelError(
             "E-OPTION-INVALID",
             f"{family}:{rest}: after {name}= there should be a text file, one per line.",
-            model=f"{family}:{rest}",
-            option=name,
         )
     return where, list(dict.fromkeys(lines))
 
@@ -113,10 +106,7 @@ def _content(family: str, rest: str, path: str) -> str | None:
         return None
     except UnicodeDecodeError:
         raise ModelError(
-            "E-TEXT-ENCODING",
-            f"{family}:{rest}: {path} is not a text file in UTF-8.",
-            model=f"{family}:{rest}",
-            path=path,
+            "E-TEXT-ENCODING", f"{family}:{rest}: {path} is not a text file in UTF-8."
         ) from None
     return None
 
@@ -128,16 +118,12 @@ def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:
             "E-MODEL-UNSUITABLE",
             f"{name}: a {config.model_type} model does not answer in words to an image and a text; "
             "give a generative vision-language model (LLaVA, Qwen-VL, ...).",
-            model=name,
-            type=config.model_type,
         )
     inner = config.get_text_config()
     if config.is_encoder_decoder or inner.is_encoder_decoder:
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"{name}: {config.model_type} has an encoder for its text; not supported.",
-            model=name,
-            type=config.model_type,
         )
 
 
@@ -147,9 +133,6 @@ def _refuse_missing_weights(name: str, missing: list[str]) -> None:
         raise ModelError(
             "E-WEIGHTS-MISSING",
             f"{name}: {len(missing)} weights are missing, for instance {missing[0]}.",
-            model=name,
-            count=len(missing),
-            first=missing[0],
         )
 
 

@@ -185,8 +185,6 @@ class Prompts:
                 raise ModelError(
                     "E-CAPTION-REJECTED",
                     f"the caption {caption!r} holds {word}, the model's own image token.",
-                    caption=caption,
-                    token=word,
                 )
         if self.answers and self.both_ways:
             ids = self._encode(caption)

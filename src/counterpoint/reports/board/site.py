@@ -76,7 +76,6 @@ def _refuse_other(folder: Path) -> None:
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{folder} exists and was not written by board; choose another folder.",
-            path=folder,
         )
 
 

@@ -101,9 +101,7 @@ def draw_line(along: Along, path: Path, title: str) -> None:
     """Write the figure as an SVG file; no display is needed."""
     data = _data(along)
     if not data.lines:
-        raise RunError(
-            "E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.", path=path
-        )
+        raise RunError("E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.")
     with whole_file(path) as partial:
         partial.write_text(f"{XML}\n{_svg(data, title)}", encoding="utf-8")
 

@@ -91,8 +91,6 @@ def _refuse_two_values(parts: Sequence[PublishedPart]) -> None:
                     f"{part.part.benchmark} of {part.folder} both give the task {task} of "
                     f"{dataset} a value; publish them to folders of their own, or give each a "
                     "task (--dataset BENCHMARK=OWNER/NAME:TASK).",
-                    dataset=dataset,
-                    task=task,
                 )
 
 
@@ -150,14 +148,12 @@ def _refuse_other(folder: Path, parts: Sequence[PublishedPart], overwrite: bool)
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{folder} exists and was not written by publish; choose another folder.",
-            path=folder,
         )
     if not overwrite and known != {part.uuid for part in parts}:
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{folder} holds other published runs; choose another folder, or replace them "
             "(--overwrite).",
-            path=folder,
         )
 
 

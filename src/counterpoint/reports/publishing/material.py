@@ -177,7 +177,6 @@ def gather_parts(runs: Sequence[Run], options: PublishOptions) -> list[Published
             "E-RUN-EMPTY",
             f"{models}: no case was scored, so there is nothing to publish; "
             "see `left_out` in run.json.",
-            runs=[run.model for run in clean.runs],
         )
     return found
 
@@ -217,7 +216,6 @@ def _model_names(clean: Shared, called: Mapping[str, str]) -> dict[str, str]:
         raise CounterpointError(
             "E-OPTION-INVALID",
             "called: two models have the same name; publish their runs to folders of their own.",
-            option="called",
         )
     models = dict.fromkeys([*given, *clean.models.values()])
     names = names_apart([given.get(model) or published_model(model) for model in models])
@@ -241,8 +239,6 @@ def _hub_id(name: str, option: str) -> str:
         raise CounterpointError(
             "E-OPTION-INVALID",
             f"{option}: {shown(name)} is not an id of the Hub; write OWNER/NAME.",
-            option=option,
-            value=name,
         )
     return name
 
@@ -258,8 +254,6 @@ def _hub_task(benchmark: str, given: Mapping[str, str]) -> HubTask | None:
         raise CounterpointError(
             "E-OPTION-INVALID",
             f"datasets: {shown(task)} is not the id of a task; write OWNER/NAME:TASK.",
-            option="datasets",
-            value=task,
         )
     return HubTask(_hub_id(dataset, "datasets"), task)
 
@@ -270,6 +264,4 @@ def _refuse_unknown(option: str, given: Mapping[str, str], known: set[str]) -> N
             raise CounterpointError(
                 "E-OPTION-INVALID",
                 f"{option}: no run has {shown(name)}; the runs have {shown(sorted(known))}.",
-                option=option,
-                value=name,
             )

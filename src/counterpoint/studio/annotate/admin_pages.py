@@ -92,7 +92,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             with database.reading() as session:
                 return outcome_of(session, find_campaign(session, name), share(least))
         except NotFoundError as error:
-            raise StudioError(error.code, str(error), 404, **error.data) from None
+            raise StudioError(error.code, str(error), 404) from None
 
     @router.get("/{name}")
     def one_campaign(request: Request, name: str, least: str = "0") -> Response:
@@ -120,7 +120,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             try:
                 text = answers_csv(session, find_campaign(session, name))
             except NotFoundError as error:
-                raise StudioError(error.code, str(error), 404, **error.data) from None
+                raise StudioError(error.code, str(error), 404) from None
         return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
 
     @router.get("/{name}/preferred.csv")
@@ -159,22 +159,18 @@ def read_order(typed: Mapping[str, str]) -> Order:
     def number(name: str, what: str) -> int:
         found = whole_number(typed[name], 10**9, None)
         if found is None:
-            raise CampaignError("E-FORM-INVALID", f"{what} must be a whole number.", field=what)
+            raise CampaignError("E-FORM-INVALID", f"{what} must be a whole number.")
         return found
 
     limit = number("limit", "the number of cases") if typed["limit"] else None
     if limit == 0 or not typed["source"]:
-        raise CampaignError(
-            "E-FORM-INVALID", "a campaign needs a source and at least one case.", field="cases"
-        )
+        raise CampaignError("E-FORM-INVALID", "a campaign needs a source and at least one case.")
     seed = number("seed", "the seed")
     try:
         checks = float(typed["checks"].removesuffix("%") or 0) / 100
     except ValueError:
         raise CampaignError(
-            "E-FORM-INVALID",
-            "the share of attention checks must be a number of per cent.",
-            field="checks",
+            "E-FORM-INVALID", "the share of attention checks must be a number of per cent."
         ) from None
     overlap = number("overlap", "the number of judgements")
     instructions = typed["instructions"].replace("\r\n", "\n")

@@ -184,9 +184,7 @@ def read_note(form: Mapping[str, Any]) -> str | None:
     """What a form reports of its item; None if nothing."""
     note = " ".join(str(form.get("note", "")).replace("\0", "").split())
     if len(note) > NOTE:
-        raise AnswerError(
-            "E-NOTE-TOO-LONG", f"The note is longer than {NOTE} characters.", length=len(note)
-        )
+        raise AnswerError("E-NOTE-TOO-LONG", f"The note is longer than {NOTE} characters.")
     return note if note or form.get("flagged") else None
 
 

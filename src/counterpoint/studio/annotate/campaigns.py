@@ -195,9 +195,7 @@ def create(
     def work(session: Session) -> tuple[str, ...]:
         if session.scalar(select(Campaign.id).where(Campaign.name == name)) is not None:
             raise CampaignError(
-                "E-CAMPAIGN-EXISTS",
-                f"there is a campaign {name!r} already; choose another name.",
-                name=name,
+                "E-CAMPAIGN-EXISTS", f"there is a campaign {name!r} already; choose another name."
             )
         row = Campaign(
             name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
@@ -220,39 +218,33 @@ def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
         raise CampaignError(
             "E-CAMPAIGN-NAME",
             f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64.",
-            name=name,
         )
     text = settings.instructions
     faults = (
         (
             1 <= settings.overlap <= 100 and 1 <= annotators <= 1000,
-            "annotators",
             "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.",
         ),
         (
             annotators >= settings.overlap,
-            "overlap",
             f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
         ),
         (
             not settings.fixed or annotators % settings.overlap == 0,
-            "fixed",
             f"fixed teams of {settings.overlap} do not divide {annotators} annotators.",
         ),
         (
             0 <= settings.checks <= 0.5,
-            "checks",
             "the share of attention checks must be between 0 and 0.5.",
         ),
         (
             len(text) <= INSTRUCTIONS and "\0" not in text,
-            "instructions",
             f"instructions are text of at most {INSTRUCTIONS:,} characters.",
         ),
     )
-    for good, field, why in faults:
+    for good, why in faults:
         if not good:
-            raise CampaignError("E-CAMPAIGN-INVALID", why, field=field)
+            raise CampaignError("E-CAMPAIGN-INVALID", why)
 
 
 _Asked = tuple[JudgedCase, Ask, int, AnnotationQuestion]
@@ -277,13 +269,11 @@ def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str])
         raise DataError(
             "E-CAMPAIGN-EMPTY",
             f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'}).",
-            kind=kind.name,
         )
     if len(asked) > MOST:
         raise DataError(
             "E-CAMPAIGN-TOO-LARGE",
             f"{len(asked):,} items are more than {MOST:,}: choose some with --limit.",
-            items=len(asked),
         )
     return asked
 
@@ -351,9 +341,7 @@ def _add_annotators(session: Session, row: Campaign, count: int) -> tuple[str, .
 def add_annotators(database: Database, name: str, count: int) -> tuple[str, ...]:
     """More personal links for a campaign."""
     if not 1 <= count <= 1000:
-        raise CampaignError(
-            "E-CAMPAIGN-INVALID", "add 1 to 1,000 annotators at a time.", field="annotators"
-        )
+        raise CampaignError("E-CAMPAIGN-INVALID", "add 1 to 1,000 annotators at a time.")
     tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), count))
     return tuple(link(token) for token in tokens)
 
@@ -371,9 +359,8 @@ def find_campaign(session: Session, name: str) -> Campaign:
             raise NotFoundError(
                 "E-CAMPAIGN-UNKNOWN",
                 f"there is no campaign {name!r:.80}; `campaign new` makes one.",
-                name=name,
             )
-        raise NotFoundError("E-CAMPAIGN-UNKNOWN", did_you_mean("campaign", name, names), name=name)
+        raise NotFoundError("E-CAMPAIGN-UNKNOWN", did_you_mean("campaign", name, names))
     return found
 
 

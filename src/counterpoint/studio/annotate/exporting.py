@@ -50,7 +50,7 @@ def export(outcome: CampaignResults, out: Path) -> Exported:
         return _export_comparison(outcome, out)
     if out.suffix != ".parquet":
         raise DataError(
-            "E-FILE-ENDING", f"{out}: written as Parquet; the name must end in .parquet.", path=out
+            "E-FILE-ENDING", f"{out}: written as Parquet; the name must end in .parquet."
         )
     write = _export_pairs if outcome.campaign.source["type"] == "pairs" else _export_cases
     return write(outcome, out)
@@ -62,9 +62,7 @@ _COMPARED: Final = ("model", "benchmark", "group", "metric", "value", "items")
 def _export_comparison(outcome: CampaignResults, out: Path) -> Exported:
     """Like the published rows of `other/text-comparison`: per cent of the items of a group."""
     if out.suffix != ".csv":
-        raise DataError(
-            "E-FILE-ENDING", f"{out}: written as CSV; the name must end in .csv.", path=out
-        )
+        raise DataError("E-FILE-ENDING", f"{out}: written as CSV; the name must end in .csv.")
     found = comparison(outcome)
     if not found:
         raise _nothing(outcome, Counter({"not judged yet": len(outcome.subjects)}))
@@ -117,7 +115,6 @@ def _nothing(outcome: CampaignResults, left_out: Counter[str]) -> DataError:
     return DataError(
         "E-CAMPAIGN-UNANSWERED",
         f"campaign {outcome.campaign.name!r}: nothing to export ({reasons}).",
-        name=outcome.campaign.name,
     )
 
 
@@ -133,7 +130,6 @@ def _export_pairs(outcome: CampaignResults, out: Path) -> Exported:
             "E-FILE-CHANGED",
             f"{source}: not the pairs file that the campaign {outcome.campaign.name!r} was made "
             "from; put it back first.",
-            path=source,
         )
     left_out: Counter[str] = Counter()
     rows = _accepted_rows(outcome, left_out)

@@ -108,9 +108,7 @@ def _run(
     about, name = outcome.campaign.source, outcome.campaign.name
     if not scored:
         raise DataError(
-            "E-CAMPAIGN-UNANSWERED",
-            f"campaign {name!r}: no case has all its answers yet.",
-            name=name,
+            "E-CAMPAIGN-UNANSWERED", f"campaign {name!r}: no case has all its answers yet."
         )
     if all(_says_nothing(one.case) for one in scored):
         raise _no_truth(name)
@@ -129,7 +127,6 @@ def _no_truth(name: str) -> DataError:
         "E-CAMPAIGN-NO-TRUTH",
         f"campaign {name!r}: its source does not say which option is right, "
         "so there is no accuracy to measure.",
-        name=name,
     )
 
 
@@ -149,7 +146,6 @@ def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndar
         raise DataError(
             "E-CASE-LAYOUT",
             f"case {case.id!r}: both ways are asked of two images and two captions.",
-            id=case.id,
         )
     wanted = tuple(int(np.sign(pair[0] - pair[1])) for pair in (*rows, *columns))
     found = both_ways(wanted)

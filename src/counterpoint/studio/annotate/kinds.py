@@ -254,9 +254,7 @@ KINDS: Final = {
 
 def find_kind(name: str) -> CampaignKind:
     if name not in KINDS:
-        raise NotFoundError(
-            "E-CAMPAIGN-KIND", did_you_mean("kind of campaign", name, KINDS), name=name
-        )
+        raise NotFoundError("E-CAMPAIGN-KIND", did_you_mean("kind of campaign", name, KINDS))
     return KINDS[name]
 
 

@@ -64,9 +64,7 @@ def read_material(source: str, kind: CampaignKind, wanted: SourceSelection) -> C
 def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
     if not (path / "run.json").is_file():  # and do not search all that is below it
         raise DataError(
-            "E-RUN-MISSING",
-            f"{path}: no run folder (no run.json); name the folder of one run.",
-            path=path,
+            "E-RUN-MISSING", f"{path}: no run folder (no run.json); name the folder of one run."
         )
     run = load_run(path)
     names = [wanted.benchmark] if wanted.benchmark else list(run.parts)
@@ -74,7 +72,6 @@ def _from_run(path: Path, wanted: SourceSelection) -> CampaignSource:
         raise CounterpointError(
             "E-BENCHMARK-AMBIGUOUS",
             f"{path}: choose one of its benchmarks with --benchmark: {', '.join(run.parts)}.",
-            path=path,
         )
     part = run.parts[names[0]]
     return _from_cases(part.cases, wanted, part.benchmark, part.protocol.name, str(path))
@@ -218,7 +215,6 @@ def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Campai
         raise DataError(
             "E-CAMPAIGN-AGAINST",
             "compare-texts, and no other kind, needs two pairs files: SOURCE and --against.",
-            kind=kind.name,
         )
     sides = [path.stem, wanted.against.stem]
     if sides[0] == sides[1]:

@@ -85,7 +85,7 @@ def _folders(folder: Path, found: RunListing, depth: int) -> Iterator[Path]:
     for entry in entries:
         if entry.name.startswith(".") or not entry.is_dir():
             continue
-        why = refusal(entry.name, link=entry.is_symlink())
+        why = refusal(entry.name)
         if not why:
             yield from _folders(Path(entry.path), found, depth - 1)
         elif len(found.refused) < _MOST:
@@ -130,9 +130,7 @@ def read_manifest(place: RunFolder) -> dict[str, Any]:
     if manifest["format"] != FORMAT:
         version = shown(manifest["format"])
         raise RunError(
-            "E-RUN-FORMAT",
-            f"{_MANIFEST} has run format {version}, this version reads {FORMAT}.",
-            format=version,
+            "E-RUN-FORMAT", f"{_MANIFEST} has run format {version}, this version reads {FORMAT}."
         )
     if not isinstance(manifest.get("model"), str):
         raise _damaged("is damaged: it names no model")

@@ -31,9 +31,7 @@ def decode(data: bytes, name: str, side: int) -> Image.Image:
     image = decode_image(data, name, side=side)
     if max(image.size) > MAX_RATIO * min(image.size):
         raise ImageError(
-            "E-IMAGE-NARROW",
-            f"image {name}: {image.width} x {image.height} pixels are too narrow.",
-            path=name,
+            "E-IMAGE-NARROW", f"image {name}: {image.width} x {image.height} pixels are too narrow."
         )
     return image
 

@@ -102,9 +102,6 @@ class Stepwise(ABC):
                 "E-SAMPLES-FEW",
                 f"{name}: {size} samples do not fill a batch of {setting.batch}; "
                 "take a smaller batch or more data.",
-                name=str(name),
-                samples=size,
-                batch=setting.batch,
             )
 
     @abstractmethod

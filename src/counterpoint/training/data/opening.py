@@ -45,14 +45,10 @@ def open_data(
         raise DataError(
             "E-BATCH-INDIVISIBLE",
             f"a batch of {batch} cannot be shared by {world_size} processes evenly.",
-            batch=batch,
-            processes=world_size,
         )
     if config.kind != "world" and not config.paths:
         raise DataError(
-            "E-DATA-MISSING",
-            f"data of kind {config.kind!r} needs a file: give data.path=FILE.",
-            kind=config.kind,
+            "E-DATA-MISSING", f"data of kind {config.kind!r} needs a file: give data.path=FILE."
         )
     from counterpoint.training.data.loading import Setting
 

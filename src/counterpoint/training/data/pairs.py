@@ -59,9 +59,7 @@ def open_pairs(setting: Setting) -> Samples:
         root = None  # paths are already what they are from the file's folder
     elif len(paths) > 1:
         raise DataError(
-            "E-FILES-MIXED",
-            f"{paths[1]}: several files can only be given if all are pairs files.",
-            path=paths[1],
+            "E-FILES-MIXED", f"{paths[1]}: several files can only be given if all are pairs files."
         )
     else:
         table = _read_training(paths[0])
@@ -82,7 +80,7 @@ def open_pairs(setting: Setting) -> Samples:
 
 def _is_pairs(path: Path) -> bool:
     if not path.is_file():
-        raise DataError("E-FILE-MISSING", f"{path}: no such file.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no such file.")
     return path.suffix == ".parquet" and {"text", "kind"} <= set(parquet_columns(path))
 
 
@@ -125,17 +123,13 @@ def _read_training(path: Path) -> pa.Table:
         elif path.suffix in (".jsonl", ".ndjson"):
             found = pl.read_ndjson(path, infer_schema_length=None).to_arrow()
         else:
-            raise DataError(
-                "E-FILE-ENDING", f"{path}: a training file ends in .parquet or .jsonl.", path=path
-            )
+            raise DataError("E-FILE-ENDING", f"{path}: a training file ends in .parquet or .jsonl.")
         missing = [name for name in ("image", "caption") if name not in found.column_names]
         if missing:
             raise DataError(
                 "E-COLUMN-MISSING",
                 f"{path}: the column {missing[0]!r} is missing; "
                 "write a training file with `counterpoint export PAIRS --as training`.",
-                path=path,
-                column=missing[0],
             )
         columns = [
             found[field.name].cast(field.type)
@@ -147,7 +141,7 @@ def _read_training(path: Path) -> pa.Table:
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
-            "E-FILE-MALFORMED", f"{path}: not a readable training file: {why}.", path=path
+            "E-FILE-MALFORMED", f"{path}: not a readable training file: {why}."
         ) from None
 
 
@@ -158,9 +152,7 @@ def _usable(table: pa.Table, path: Path, problems: Counter[str]) -> pa.Table:
     if left_out:
         problems["captions without an image: left out"] += left_out
     if left_out == len(table):
-        raise DataError(
-            "E-DATA-EMPTY", f"{path}: no caption has an image.", path=path, field="image"
-        )
+        raise DataError("E-DATA-EMPTY", f"{path}: no caption has an image.")
     return table.filter(keep).combine_chunks()
 
 
@@ -189,9 +181,6 @@ def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
                 "E-FILE-MALFORMED",
                 f"{path}: row {row + 1} (of those with an image) has {one[row]} {texts} and "
                 f"{two[row]} {beside}; they must be as many.",
-                path=path,
-                column=beside,
-                row=row + 1,
             )
     sizes = pc.fill_null(pc.list_value_length(table["box"]), 4)
     if (row := pc.index(pc.not_equal(sizes, 4), True).as_py()) >= 0:
@@ -199,9 +188,6 @@ def _refuse_uneven(table: pa.Table, config: DataConfig, path: Path) -> None:
             "E-FILE-MALFORMED",
             f"{path}: row {row + 1} (of those with an image): a box is four numbers (x, y, width, "
             f"height), not {sizes[row]}.",
-            path=path,
-            column="box",
-            row=row + 1,
         )
 
 
@@ -223,8 +209,6 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
                     "E-DATA-UNTYPED",
                     f"{path}: only={config.only} needs a type for each text in the column "
                     f"{_TYPES[column]!r}; give the pairs file itself as the path.",
-                    path=path,
-                    column=_TYPES[column],
                 )
             values = values.filter(pc.equal(types, config.only))
         if column == "neighbours":  # images of the file itself
@@ -233,11 +217,7 @@ def _refuse_empty(table: pa.Table, config: DataConfig, path: Path) -> None:
             of = f" of type {config.only}" if config.only and column in _TYPES else ""
             setting = {"neighbours": "hard_images", "dense": "dense"}.get(column, column)
             raise DataError(
-                "E-DATA-EMPTY",
-                f"{path}: holds no {column}{of}; turn {setting} off or add them.",
-                path=path,
-                field=setting,
-                only=config.only,
+                "E-DATA-EMPTY", f"{path}: holds no {column}{of}; turn {setting} off or add them."
             )
 
 

@@ -94,17 +94,12 @@ class SampleSource(ABC):
         return DataError(
             "E-DATA-UNSUPPORTED",
             f"{self.name} does not list its images before training, which lock=image needs.",
-            name=self.name,
-            field="lock",
         )
 
     def image_at(self, path: str, side: int) -> Image.Image:
         """The image of a negative. Raises ImageError: not every source has them."""
         raise ImageError(
-            "E-DATA-UNSUPPORTED",
-            f"image {path!r:.200}: {self.name} holds no images of negatives.",
-            name=self.name,
-            field="negative_images",
+            "E-DATA-UNSUPPORTED", f"image {path!r:.200}: {self.name} holds no images of negatives."
         )
 
     def neighbours(self, number: int, most: int) -> list[list[int]]:
@@ -112,8 +107,6 @@ class SampleSource(ABC):
         raise DataError(
             "E-DATA-UNSUPPORTED",
             f"{self.name} does not say which images are nearest to sample {number}.",
-            name=self.name,
-            field="hard_images",
         )
 
 
@@ -140,8 +133,6 @@ class Samples(Stepwise):
             raise DataError(
                 "E-SAMPLES-FEW",
                 f"{source.name}: hard images and joined ones need more samples than one.",
-                name=source.name,
-                samples=source.size,
             )
         self.source = source
         with seeded():
@@ -340,9 +331,7 @@ class _Sampler:
                 continue
             return candidate, record, image
         raise DataError(
-            "E-DATA-UNREADABLE",
-            f"{_PATIENCE} samples in a row cannot be read; the last: {last}",
-            name=self.source.name,
+            "E-DATA-UNREADABLE", f"{_PATIENCE} samples in a row cannot be read; the last: {last}"
         )
 
     def _image(self, number: int, stream: int) -> Tensor:

@@ -69,13 +69,11 @@ def _expand(path: Path) -> list[Path]:
     else:
         found = [Path(name) for name in expand_urls(str(path))]
     if not found:
-        raise DataError("E-FILE-MISSING", f"{path}: no .tar files there.", path=path)
+        raise DataError("E-FILE-MISSING", f"{path}: no .tar files there.")
     missing = [shard for shard in found if not shard.is_file()]
     if missing:
         raise DataError(
-            "E-FILE-MISSING",
-            f"{missing[0]}: no such file; shards must lie on this machine.",
-            path=missing[0],
+            "E-FILE-MISSING", f"{missing[0]}: no such file; shards must lie on this machine."
         )
     return found
 
@@ -132,9 +130,7 @@ def _scan(shard: Path, size: int) -> np.ndarray:
     except Exception as error:  # of damaged headers the library raises anything
         why = reason(error) if isinstance(error, OSError) else shortened(error)
         raise DataError(
-            "E-FILE-MALFORMED",
-            f"{shard}: not a readable, uncompressed tar file: {why}.",
-            path=shard,
+            "E-FILE-MALFORMED", f"{shard}: not a readable, uncompressed tar file: {why}."
         ) from None
     return np.array(rows, dtype=np.int64).reshape(-1, _COLUMNS)
 
@@ -165,10 +161,7 @@ class _Shards(SampleSource):
             problems["samples without an image or a caption: left out"] += int((~whole).sum())
         if not whole.any():
             raise DataError(
-                "E-DATA-EMPTY",
-                f"{self.name}: no sample there has an image and a .json or .txt.",
-                path=self.name,
-                field="image",
+                "E-DATA-EMPTY", f"{self.name}: no sample there has an image and a .json or .txt."
             )
         self.index = index[whole]
         self.size = len(self.index)
@@ -193,26 +186,16 @@ class _Shards(SampleSource):
         if caption is None and self.index[number, 6]:
             caption = self._read(number, 2).decode("utf-8", errors="replace").strip()
         if not isinstance(caption, str):
-            raise DataError(
-                "E-SAMPLE-MALFORMED",
-                f"{self._where(number)}: has no caption.",
-                path=self._shard(number),
-                field="caption",
-            )
+            raise DataError("E-SAMPLE-MALFORMED", f"{self._where(number)}: has no caption.")
         lists = {name: found.get(name) or [] for name in _LISTS}
         if any(not _are_texts(values) for values in lists.values()):
             raise DataError(
-                "E-SAMPLE-MALFORMED",
-                f"{self._where(number)}: its texts are not lists of strings.",
-                path=self._shard(number),
-                field="texts",
+                "E-SAMPLE-MALFORMED", f"{self._where(number)}: its texts are not lists of strings."
             )
         if lists["dense_negatives"] and len(lists["dense_negatives"]) != len(lists["dense"]):
             raise DataError(
                 "E-SAMPLE-MALFORMED",
                 f"{self._where(number)}: dense and dense_negatives are not as many.",
-                path=self._shard(number),
-                field="dense_negatives",
             )
         return Record(
             caption,
@@ -233,7 +216,6 @@ class _Shards(SampleSource):
                 "E-DATA-UNTYPED",
                 f"{self._where(number)}: only={self.only} needs the type of each text "
                 "(positive_types, negative_types).",
-                path=self._shard(number),
             )
         return [text for text, type_ in zip(texts, types, strict=True) if type_ == self.only]
 
@@ -242,12 +224,7 @@ class _Shards(SampleSource):
             return {}
         found = parse_json(self._read(number, 1), self._where(number))
         if not isinstance(found, dict):
-            raise DataError(
-                "E-SAMPLE-MALFORMED",
-                f"{self._where(number)}: its JSON is no object.",
-                path=self._shard(number),
-                field="json",
-            )
+            raise DataError("E-SAMPLE-MALFORMED", f"{self._where(number)}: its JSON is no object.")
         return found
 
     def _read(self, number: int, part: int) -> bytes:
@@ -258,9 +235,7 @@ class _Shards(SampleSource):
                 return file.read(size)
         except OSError as error:
             raise DataError(
-                "E-FILE-UNREADABLE",
-                f"{self._where(number)}: cannot be read: {reason(error)}.",
-                path=self._shard(number),
+                "E-FILE-UNREADABLE", f"{self._where(number)}: cannot be read: {reason(error)}."
             ) from None
 
     def _shard(self, number: int) -> Path:
@@ -289,8 +264,6 @@ class _Shards(SampleSource):
                     "E-DATA-EMPTY",
                     f"{self.name}: none of {len(records):,} samples looked at has {name}; "
                     f"turn {name} off or add them.",
-                    path=self.name,
-                    field=name,
                 )
 
 

@@ -192,22 +192,18 @@ def _wide(value: Tensor | None) -> Tensor | None:
 def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name == "bias":
-        return DataError("E-LOSS-INPUT-MISSING", no_bias(term), term=term, field=name)
+        return DataError("E-LOSS-INPUT-MISSING", no_bias(term))
     if name == "reconstruction":
-        return DataError("E-LOSS-INPUT-MISSING", no_decoder(term), term=term, field=name)
+        return DataError("E-LOSS-INPUT-MISSING", no_decoder(term))
     if name.startswith("start_"):
         return DataError(
             "E-LOSS-INPUT-MISSING",
             f"the loss term {term!r} needs the vectors of the start ({what}).",
-            term=term,
-            field=name,
         )
     return DataError(
         "E-LOSS-INPUT-MISSING",
         f"the loss term {term!r} needs {what}, and the data has none; use data that has, or give "
         "the term the weight 0.",
-        term=term,
-        field=name,
     )
 
 
