@@ -14,38 +14,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from counterpoint.generation.checks.words import (
-    COORDINATORS,
-    DETERMINERS,
-    OWNERS,
-    PICTURES,
-    POSTURES,
-    PREPOSITIONS,
-    PRONOUNS,
-    forms,
-    genera,
-    lemmas,
-    role,
-)
+from counterpoint.generation.checks.words import forms, genera, lemmas, role
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.language.lists import WORDS
 
 Part = tuple[str, ...]
 
-# Words that refer back or give an order: the other conjunct may be meant.
-_BACK: Final = OWNERS | PRONOUNS | word_set("another same both then while as when more")
-_DEFINITE: Final = OWNERS | word_set("the this these those")
-_HAVING: Final = word_set(
-    """with has have had showing shows features featuring contains containing includes including
-    depicts"""
-)
-# After "there is" and the like a scene is described: what follows is not an object of a verb.
-FRAMES: Final = _HAVING | word_set("there is are of this")
-# "a mixture of rice and broccoli" is one of both; "a plate of rice and forks" may be of rice only.
-_MIXTURES: Final = word_set(
-    "assortment collection combination full made mix mixture selection types variety"
-)
-_PLURAL: Final = frozenset({"are", "were", "have"})
 _PHRASE: Final = frozenset({"determiner", "number", "adjective", "noun"})
 
 
@@ -69,14 +43,14 @@ class Context(NamedTuple):
 
 def bare_end(words: Part) -> Part:
     """Without determiners at the end, which belong to what comes next."""
-    while words and words[-1] in DETERMINERS:
+    while words and words[-1] in WORDS.determiners:
         words = words[:-1]
     return words
 
 
 def bare_start(part: Part) -> Part:
     """Without the determiners and numbers before it."""
-    while len(part) > 1 and (part[0] in DETERMINERS or role(part[0]) == "number"):
+    while len(part) > 1 and (part[0] in WORDS.determiners or role(part[0]) == "number"):
         part = part[1:]
     return part
 
@@ -88,7 +62,7 @@ def is_mark(gap: str) -> bool:
 def stand_alone(context: Context) -> bool:
     """Whether the exchange of two conjuncts is sure to change nothing but their order."""
     parts = context.first + context.second
-    if not COORDINATORS.isdisjoint(parts) or _one_of_more(context):
+    if not WORDS.coordinators.isdisjoint(parts) or _one_of_more(context):
         return False
     if is_verbal(context.first) or is_verbal(context.second):
         return is_verbal(context.first) and is_verbal(context.second) and _actions(context)
@@ -109,7 +83,7 @@ def same_form(items: list[Part]) -> bool:
 def is_phrase(part: Part) -> bool:
     """ "two dogs", "a sliding glass door"; not "a zebra stand", "a man eating"."""
     roles = [role(word) for word in part]
-    if part[0] in DETERMINERS and _is_listed(part[-1:]):
+    if part[0] in WORDS.determiners and _is_listed(part[-1:]):
         roles[-1] = "noun"  # "a red square"
     before = roles[: roles.index("noun")] if "noun" in roles else roles
     after = roles[len(before) :]
@@ -139,16 +113,18 @@ def lively(part: Part) -> bool | None:
 
 def _one_of_more(context: Context) -> bool:
     """Whether another "and" stands beside them: "black and [white toilet] and [a floor]"."""
-    before = bool(context.left) and context.left[-1] in COORDINATORS
-    after = bool(context.right) and context.right[0] in COORDINATORS and not context.right_gap()
-    listing = COORDINATORS.isdisjoint(context.middle)  # "[a sink], [a tub] and a toilet"
+    before = bool(context.left) and context.left[-1] in WORDS.coordinators
+    after = (
+        bool(context.right) and context.right[0] in WORDS.coordinators and not context.right_gap()
+    )
+    listing = WORDS.coordinators.isdisjoint(context.middle)  # "[a sink], [a tub] and a toilet"
     return before or (after and not listing)
 
 
 def _actions(context: Context) -> bool:
     """ "wearing glasses and holding a bottle", to the end: one verb each, of the same subject."""
     first, second = context.first, context.second
-    if not _closed(context) or not _BACK.isdisjoint(second):
+    if not _closed(context) or not WORDS.referring.isdisjoint(second):
         return False
     if any(role(word) in ("verb", "auxiliary") for word in first[1:] + second[1:]):
         return False
@@ -166,7 +142,7 @@ def _adjectives(context: Context) -> bool:
 
 
 def _phrases(context: Context) -> bool:
-    if not _BACK.isdisjoint(context.first + context.second):
+    if not WORDS.referring.isdisjoint(context.first + context.second):
         return False
     return _keep_their_words(context) and _starts(context) and _ends(context)
 
@@ -183,7 +159,7 @@ def _keep_their_words(context: Context) -> bool:
     if len(second) > 1 and (_is_compound(second) or _is_compound(first) > _is_plural(first[-1])):
         return False  # "a tan toilet and sink combination", "a chain link and electric fence"
     if own:  # "the woman and children": "children and the woman" may be other children
-        return _DEFINITE.isdisjoint(own)
+        return WORDS.definite.isdisjoint(own)
     return not ("a" in before and _is_plural(second[-1]))
 
 
@@ -207,12 +183,16 @@ def _starts(context: Context) -> bool:
     word = bare[-1]
     started = left != bare or len(bare_start(context.first)) < len(context.first)
     if word == "of":
-        whole = bare[-2:-1] and bare[-2] in PICTURES
-        mixed = bare[-2:-1] and bare[-2] in _MIXTURES and not started and not _is_started(context)
+        whole = bare[-2:-1] and bare[-2] in WORDS.pictures
+        mixed = (
+            bare[-2:-1] and bare[-2] in WORDS.mixtures and not started and not _is_started(context)
+        )
         return bool(whole or mixed)
-    if word in _HAVING:  # "a room has a table with chairs and a couch": who has the couch?
-        return _HAVING.isdisjoint(bare[:-1]) and not any(map(is_mark, context.marks[: len(bare)]))
-    if word in FRAMES:
+    if word in WORDS.having:  # "a room has a table with chairs and a couch": who has the couch?
+        return WORDS.having.isdisjoint(bare[:-1]) and not any(
+            map(is_mark, context.marks[: len(bare)])
+        )
+    if word in WORDS.frames:
         return True
     # "a man on a horse and a dog", "boats on water and trees": who is on what?
     if role(word) not in ("verb", "preposition") or _is_started(context):
@@ -225,19 +205,25 @@ def _starts(context: Context) -> bool:
 def _ends(context: Context) -> bool:
     """Whether nothing follows the second phrase that is said of it, and not of the first."""
     right = context.right
-    if _closed(context) or right[0] in COORDINATORS:
+    if _closed(context) or right[0] in WORDS.coordinators:
         return True
     bare = bare_end(context.left)
     if bare:  # "a table with a cup and a plate on it"; not "with a lid and a sink behind it"
-        there = len(right) == 2 and right[1] in ("it", "them") and bare[-1] in _HAVING
-        around = right[0] in PREPOSITIONS and not _is_started(context)
+        there = len(right) == 2 and right[1] in ("it", "them") and bare[-1] in WORDS.having
+        around = right[0] in WORDS.prepositions and not _is_started(context)
         return there and (around or right[0] in ("on", "in"))
-    if right[0] in _PLURAL or (right[0] in POSTURES and lemmas(right[0]) == {right[0]}):
+    if right[0] in WORDS.plural_verbs or (
+        right[0] in WORDS.postures and lemmas(right[0]) == {right[0]}
+    ):
         # "a man and a woman are", "a dog and a cat sit"; not "a kitchen and the walls are white"
         return _is_definite(context.left + context.first) == _is_definite(
             context.middle + context.second
         )
-    if lemmas(right[0]) & POSTURES and role(right[0]) == "verb" and not right[0].endswith("s"):
+    if (
+        lemmas(right[0]) & WORDS.postures
+        and role(right[0]) == "verb"
+        and not right[0].endswith("s")
+    ):
         return lively(context.first) == lively(context.second)  # "a dog and a cat sitting"
     return right[0] == "in" and is_phrase(right[1:] or right) and _is_place(right)
 
@@ -245,13 +231,13 @@ def _ends(context: Context) -> bool:
 def _clauses(context: Context) -> bool:
     """ "a dog on a bed and a cat on a chair": all of the caption, and each has what is its own."""
     closed = not bare_end(context.left) and not context.right
-    started = context.first[0] in DETERMINERS or bool(context.left)
-    other = context.second[0] in DETERMINERS or context.middle != bare_end(context.middle)
+    started = context.first[0] in WORDS.determiners or bool(context.left)
+    other = context.second[0] in WORDS.determiners or context.middle != bare_end(context.middle)
     own = all(
         any(role(word) in ("verb", "preposition") for word in part)
         for part in (context.first, context.second)
     )
-    return closed and started and other and own and _BACK.isdisjoint(context.second)
+    return closed and started and other and own and WORDS.referring.isdisjoint(context.second)
 
 
 def _closed(context: Context) -> bool:
@@ -268,7 +254,7 @@ def _is_compound(phrase: Part) -> bool:
 
 
 def _is_definite(words: Part) -> bool:
-    return not _DEFINITE.isdisjoint(words)
+    return not WORDS.definite.isdisjoint(words)
 
 
 def _is_listed(words: Part) -> bool:

@@ -16,8 +16,9 @@ from typing import Final
 
 from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.checks.statements import noun_after, noun_before, places
-from counterpoint.generation.checks.words import COORDINATORS, forms, lemmas, numbers, role
+from counterpoint.generation.checks.words import forms, lemmas, numbers, role
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 
 Part = tuple[str, ...]
 _BOUND: Final = frozenset({"adjective", "number"})
@@ -112,7 +113,7 @@ def _says(one: Statements, new: Part, place: int) -> bool:
 def _described(words: Part, place: int) -> str:
     """The noun of an attribute: "a black and white dog", "the dog is black"."""
     after = place + 1
-    while after + 1 < len(words) and words[after] in COORDINATORS:
+    while after + 1 < len(words) and words[after] in WORDS.coordinators:
         after += 2
     return noun_after(words, after) or noun_before(words, place)
 

@@ -11,13 +11,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from counterpoint.cases import normal, read_words
-from counterpoint.generation.checks.words import (
-    AUXILIARIES,
-    DETERMINERS,
-    NEGATIONS,
-    lemmas,
-)
-from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.checks.words import lemmas
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.pairs import Type
 
 
@@ -145,11 +140,6 @@ REWORDED: Final = 0.5  # share of the longer text's words that a paraphrase may 
 TURNED: Final = 4  # edits of a short text told from the other side: "riding", "being ridden by"
 _LONGEST: Final = 400  # words whose edit distance is computed; beyond, only their number counts
 
-# Words that English needs with "not" and "no": "does not ride", "there is no", "without any".
-_SUPPORT: Final = (
-    DETERMINERS | AUXILIARIES | NEGATIONS | word_set("there any with that which who")
-) - word_set("his her its their my your our")
-
 
 def changed(change: TextChange) -> str:
     """Rejects the caption itself, apart from case, spaces, marks and a/an."""
@@ -186,7 +176,7 @@ def _replaced(change: TextChange) -> str:
 def _added(change: TextChange) -> str:
     if not is_within(change.removed, change.inserted):
         return "words lost"
-    new = sum(count for word, count in change.gained.items() if word not in _SUPPORT)
+    new = sum(count for word, count in change.gained.items() if word not in WORDS.negation_frame)
     if not change.gained:
         return "nothing added"
     return "addition too long" if new > ADDED else ""
@@ -194,9 +184,12 @@ def _added(change: TextChange) -> str:
 
 def _negated(change: TextChange) -> str:
     old, new = _split(change.removed), _split(change.inserted)
-    if sum(w in NEGATIONS for w in old) == sum(w in NEGATIONS for w in new):
+    if sum(w in WORDS.negations for w in old) == sum(w in WORDS.negations for w in new):
         return "no negation"
-    old, new = [w for w in old if w not in _SUPPORT], [w for w in new if w not in _SUPPORT]
+    old, new = (
+        [w for w in old if w not in WORDS.negation_frame],
+        [w for w in new if w not in WORDS.negation_frame],
+    )
     same = len(old) == len(new) and all(
         lemmas(a) & lemmas(b) for a, b in zip(old, new, strict=True)
     )

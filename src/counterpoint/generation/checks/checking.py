@@ -52,7 +52,7 @@ from counterpoint.generation.checks.statements import (
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
 from counterpoint.generation.checks.words import forms, key, lemmas, negations, numbers, role
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.pairs import Kind, Type
 
 __all__ = [
@@ -68,7 +68,6 @@ __all__ = [
 ]
 Normal = tuple[str, ...]
 _WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
-_FRAMES: Final = word_set("is are there who that which")  # they say nothing by themselves
 _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 _NEW_WORDS: Final = ("replace", "add")  # types whose texts may say what another caption says
 
@@ -203,8 +202,8 @@ def disguised_negative(change: TextChange) -> str:
 
 def _reframed(change: TextChange) -> bool:
     """ "a man riding", "a man who is riding", "a man rides": the same clause in another form."""
-    removed = [word for word in change.removed if word not in _FRAMES]
-    inserted = [word for word in change.inserted if word not in _FRAMES]
+    removed = [word for word in change.removed if word not in WORDS.empty_words]
+    inserted = [word for word in change.inserted if word not in WORDS.empty_words]
     if not removed and not inserted:
         return True
     if len(removed) != 1 or len(inserted) != 1:

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from counterpoint.generation.checks.borders import (
-    FRAMES,
     Context,
     Part,
     bare_end,
@@ -30,21 +29,9 @@ from counterpoint.generation.checks.borders import (
     two_adjectives,
 )
 from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
-from counterpoint.generation.checks.words import (
-    AUXILIARIES,
-    COORDINATORS,
-    DETERMINERS,
-    PICTURES,
-    POSTURES,
-    PREPOSITIONS,
-    forms,
-    lemmas,
-    role,
-)
+from counterpoint.generation.checks.words import forms, lemmas, role
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import word_set
-
-_LINKS: Final = AUXILIARIES | {"that", "which", "who"}
+from counterpoint.generation.language.lists import WORDS
 
 
 class Same(NamedTuple):
@@ -73,13 +60,13 @@ def _may_start(context: Context) -> bool:
         return True
     if left != bare and two_adjectives(context):
         return True  # "a bed with some pillows a blue and white quilt"
-    kind = "verb" if bare[-1] in FRAMES else role(bare[-1])
+    kind = "verb" if bare[-1] in WORDS.frames else role(bare[-1])
     if kind in ("noun", "adjective", "number"):
         # "a black dog and a cat": black moves. "a black dog and cat": perhaps both were black.
         return context.middle == bare_end(context.middle) and left == bare
     mixed = {lively(context.first), lively(context.second)} == {True, False}
     # "a boy on a skateboard and a girl": the girl is no part of what the boy is on.
-    return not mixed or bare[-1] in FRAMES - {"of"}
+    return not mixed or bare[-1] in WORDS.frames - {"of"}
 
 
 def _may_end(context: Context) -> bool:
@@ -92,7 +79,14 @@ def _may_end(context: Context) -> bool:
         return kind not in ("determiner", "noun", "adjective", "number")
     if two_adjectives(context):
         return True  # "a blue and white stained glass clock"
-    if word in PREPOSITIONS or kind in ("joint", "auxiliary", "adverb", "side", "pronoun", "verb"):
+    if word in WORDS.prepositions or kind in (
+        "joint",
+        "auxiliary",
+        "adverb",
+        "side",
+        "pronoun",
+        "verb",
+    ):
         return word != "of"
     # "a dog and cat bed"; "a man and a child hold hands", where "hold" looks like a noun
     own = context.middle != bare_end(context.middle)
@@ -101,9 +95,9 @@ def _may_end(context: Context) -> bool:
 
 def judge_symmetric(context: Context) -> Same | None:
     left = bare_end(context.left)
-    if left and left[-1] not in FRAMES:
+    if left and left[-1] not in WORDS.frames:
         return None  # "holding a kitten next to a fence": what is held would change
-    if left[-1:] == ("of",) and left[-2:-1] and left[-2] not in PICTURES:
+    if left[-1:] == ("of",) and left[-2:-1] and left[-2] not in WORDS.pictures:
         return None  # "the side of a lake by a tree"
     sure = not left or left[-1] in ("is", "are", "of")
     if not _both_may(context):
@@ -120,7 +114,7 @@ def judge_symmetric(context: Context) -> Same | None:
 
 def _may_be_of_both(word: str) -> bool:
     """Whether what follows may be said of both: "a truck near a plane with people around it"."""
-    if word in PREPOSITIONS or word in ("that", "which", "who"):
+    if word in WORDS.prepositions or word in ("that", "which", "who"):
         return word != "of"
     return role(word) == "verb" and word.endswith("ing")
 
@@ -133,14 +127,14 @@ def _both_may(context: Context) -> bool:
         return True
     verb, rest = _verb(core)
     if verb and _is_symmetric(rest):
-        of_things = len(rest) == len(core) - 1 and bool(lemmas(verb) & _OF_THINGS)
+        of_things = len(rest) == len(core) - 1 and bool(lemmas(verb) & WORDS.things_do)
         return alive != {True, False} or of_things
     return alive == {True}
 
 
 def _relation(core: Part) -> Part:
     """Without what links it to a noun: "that is next to"."""
-    while core and core[0] in _LINKS:
+    while core and core[0] in WORDS.links:
         core = core[1:]
     return core
 
@@ -156,17 +150,17 @@ def symmetric(core: Part) -> bool | None:
     if any(lexicon.may_be_symmetric(form) for form in readings):
         return False
     verb, rest = _verb(core)
-    if not verb or (rest == ("by",) and not lemmas(verb) & (_VERBS - _GOING)):
+    if not verb or (rest == ("by",) and not lemmas(verb) & (WORDS.relation_verbs - WORDS.going)):
         return None  # "passing by", "followed by"
     return False if _is_symmetric(rest) or lexicon.may_be_symmetric(" ".join(rest)) else None
 
 
 def _verb(core: Part) -> tuple[str, Part]:
     """A verb and what follows it and its particle: "curled up next to", "shaking hands with"."""
-    if len(core) < 2 or not (role(core[0]) == "verb" or lemmas(core[0]) & _VERBS):
+    if len(core) < 2 or not (role(core[0]) == "verb" or lemmas(core[0]) & WORDS.relation_verbs):
         return "", ()
     rest = core[1:]
-    return core[0], rest[1:] if len(rest) > 1 and rest[0] in _PARTICLES else rest
+    return core[0], rest[1:] if len(rest) > 1 and rest[0] in WORDS.relation_particles else rest
 
 
 def _is_symmetric(relation: Part) -> bool:
@@ -180,21 +174,10 @@ _TOGETHER: Final = frozenset(
         *("back to back with", "hands with"),
     )
 )
-_PARTICLES: Final = word_set("up down out back together right directly just")
-# Participles that look like adjectives or nouns: "parked next to", "docked alongside".
-_VERBS: Final = POSTURES | word_set(
-    "place locate position set leave dock moor tie stack pile arrange mount seat crouch curl build"
-)
-# What is said of persons and of things: "a car standing next to a man".
-_OF_THINGS: Final = word_set("stand sit lie lay rest park place locate position set leave")
-_GOING: Final = word_set("pass go come walk run drive ride fly speed rush move travel sail jog")
 
 
 _JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
 _ITEM: Final = 4  # words of an item in the middle of a list
-_DETAILS: Final = word_set("in with without wearing holding carrying")
-# Adjectives that colour the word after them: "light blue" is no "blue light".
-_SHADES: Final = word_set("light dark bright pale deep very baby hot navy")
 _JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
 
 
@@ -244,7 +227,7 @@ def fronted(change: TextChange) -> Same | None:
     if not place or role(place[0]) not in _OF_PLACE or not _is_place(place[1:]):
         return None
     if verb:
-        linked = verb[0] in ("is", "are") or bool(lemmas(verb[0]) & POSTURES)
+        linked = verb[0] in ("is", "are") or bool(lemmas(verb[0]) & WORDS.postures)
         return FRONTED if linked and _is_place(first) else None
     verbs = [i for i, word in enumerate(first) if role(word) == "verb"]
     clear = len(verbs) == 1 and _is_place(first[verbs[0] + 1 :])
@@ -269,7 +252,7 @@ def _is_place(words: Part) -> bool:
 def same_list(change: TextChange) -> Same | None:
     """Whether only the items of a list were put in another order: of the whole text, or a part."""
     marks = change.old.gaps[change.start : len(change.old.words) - change.tail]
-    if COORDINATORS.isdisjoint(change.removed) and not any(map(is_mark, marks)):
+    if WORDS.coordinators.isdisjoint(change.removed) and not any(map(is_mark, marks)):
         return None
     whole = _items(change.old.words, change.old.gaps, 0)
     if len(whole) > 1 and _alike(whole, _items(change.new.words, change.new.gaps, 0)):
@@ -289,11 +272,11 @@ def _items(words: Part, gaps: Part, start: int) -> list[Part]:
     """A run of words cut at every "and", "or" and comma."""
     items: list[list[str]] = [[]]
     for word, gap in zip(words, gaps[start:], strict=False):
-        if (word in COORDINATORS or is_mark(gap)) and items[-1]:
+        if (word in WORDS.coordinators or is_mark(gap)) and items[-1]:
             items.append([])
-        if word not in COORDINATORS:
+        if word not in WORDS.coordinators:
             items[-1].append(word)
-    return [tuple(item) for item in items if not DETERMINERS.issuperset(item)]
+    return [tuple(item) for item in items if not WORDS.determiners.issuperset(item)]
 
 
 def _alike(old: list[Part], new: list[Part]) -> bool:
@@ -302,7 +285,7 @@ def _alike(old: list[Part], new: list[Part]) -> bool:
 
 
 def _plain(item: Part) -> Part:
-    return tuple(word for word in item if word not in DETERMINERS)
+    return tuple(word for word in item if word not in WORDS.determiners)
 
 
 def _one_phrase(change: Exchange) -> bool:
@@ -310,7 +293,7 @@ def _one_phrase(change: Exchange) -> bool:
     words = change.first + change.between + change.second
     if len(change.first) != 1 or len(change.second) != 1 or not change.after:
         return False
-    return all(role(w) == "adjective" and w not in _SHADES for w in words)
+    return all(role(w) == "adjective" and w not in WORDS.shades_of_colours for w in words)
 
 
 def _garbled(change: Exchange) -> bool:
@@ -332,7 +315,7 @@ def _fronted(change: Exchange) -> bool:
         return False
     pair = (change.first, change.second)
     for part, other in (pair, pair[::-1]):
-        if part[0] in PREPOSITIONS - {"of"} or (len(part) == 1 and role(part[0]) == "adverb"):
+        if part[0] in WORDS.prepositions - {"of"} or (len(part) == 1 and role(part[0]) == "adverb"):
             return role(other[0]) in ("determiner", "number", "noun", "adjective")
     return False
 
@@ -341,7 +324,7 @@ def _two_details(change: Exchange) -> bool:
     """Two details of one subject: "a girl in a red dress with a balloon"."""
     closed = not change.after or bool(change.marks[-1 - len(change.after)].strip())
     starts = {change.first[0], change.second[0]}
-    return closed and not change.between and bool(change.before) and starts <= _DETAILS
+    return closed and not change.between and bool(change.before) and starts <= WORDS.details
 
 
 def _common_tail(a: Part, b: Part) -> int:
@@ -363,9 +346,9 @@ def _joint(middle: Part, gaps: Part, first: Part) -> str:
     core = bare_end(middle)
     if not core:
         return "conjuncts" if any(is_mark(gap) for gap in gaps) else ""
-    if core in _JOINED or all(word in COORDINATORS for word in core):
+    if core in _JOINED or all(word in WORDS.coordinators for word in core):
         return "conjuncts"
-    if core[0] in COORDINATORS or is_mark(gaps[0]):
+    if core[0] in WORDS.coordinators or is_mark(gaps[0]):
         return "conjuncts" if _is_list(core, gaps, first) else ""
     return "" if symmetric(core) is None else "symmetric"
 
@@ -377,12 +360,12 @@ def _is_list(core: Part, gaps: Part, first: Part) -> bool:
     """
     if role(first[-1]) == "adjective" and any(role(word) == "noun" for word in core):
         return False
-    ends_open = core[-1] in COORDINATORS or is_mark(gaps[len(core)])
+    ends_open = core[-1] in WORDS.coordinators or is_mark(gaps[len(core)])
     if not ends_open:
         return False
     size = 0
     for word, gap in zip(core, gaps, strict=False):
-        size = 0 if word in COORDINATORS else 1 if is_mark(gap) else size + 1
+        size = 0 if word in WORDS.coordinators else 1 if is_mark(gap) else size + 1
         if size > _ITEM or role(word) in ("preposition", "verb", "auxiliary"):
             return False
     return True

@@ -7,22 +7,12 @@ from itertools import product
 from typing import Final, Protocol
 
 from counterpoint.generation.checks.change import TextChange
-from counterpoint.generation.checks.words import (
-    AUXILIARIES,
-    DETERMINERS,
-    forms,
-    genera,
-    lemmas,
-    numbers,
-    role,
-    spelling,
-)
+from counterpoint.generation.checks.words import forms, genera, lemmas, numbers, role, spelling
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.language.lists import TABLES, WORDS, keys_of
 
 Part = tuple[str, ...]
 _FORMS: Final = 24  # readings of a phrase that are looked up
-_PIECES: Final = word_set("piece item kind type sort bit")  # "a piece of furniture" is furniture
 
 
 class Thesaurus(Protocol):
@@ -83,10 +73,10 @@ def _word_by_word(old: Part, new: Part, thesaurus: Thesaurus | None) -> str:
 def _halved(change: TextChange) -> bool:
     """Whether both are halves of one scale: "half full" and "half empty", "partly sunny"."""
     old, new = change.removed, change.inserted
-    if change.before and change.before[-1] in _HALVES:
+    if change.before and change.before[-1] in WORDS.halves:
         return len(old) == len(new) == 1
     cut = [w[0].partition("-") for w in (old, new) if len(w) == 1]
-    return len(cut) == 2 and all(first in _HALVES and rest for first, _, rest in cut)
+    return len(cut) == 2 and all(first in WORDS.halves and rest for first, _, rest in cut)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -114,10 +104,7 @@ def _is_colourful(meaning: lexicon.Meaning) -> bool:
     return meaning.head == "colourful"
 
 
-_SORTS: Final = {
-    **dict.fromkeys(word_set("size height length width thickness build depth weight"), "size"),
-    **{sort: sort for sort in word_set("colour material age shape pattern opinion state feeling")},
-}
+_SORTS: Final = keys_of("sorts")
 
 
 def same_amount(old: Part, new: Part) -> str | None:
@@ -129,32 +116,22 @@ def same_amount(old: Part, new: Part) -> str | None:
         return None
     if (first == second and first[0] == first[1]) or 0 < sum(numbers(old)) == sum(numbers(new)):
         return "same number"  # also "two" and "a couple of", which may be three
-    if {"few"} & {*old, *new} and _LARGE & {*old, *new}:
+    if {"few"} & {*old, *new} and WORDS.large_amounts & {*old, *new}:
         return ""
     return "near" if first[0] <= second[1] and second[0] <= first[1] else ""
 
 
-_HALVES: Final = word_set("half halfway partly partially semi")
-_MANY: Final = 10**9
-_LARGE: Final = word_set("many numerous lot lots plenty")
-# How many things a word may mean, in the loosest use.
 _AMOUNTS: Final = {
-    **dict.fromkeys(word_set("some multiple various group row assortment variety"), (2, _MANY)),
-    **dict.fromkeys(word_set("bunch collection number herd flock pack"), (3, _MANY)),
-    **dict.fromkeys(_LARGE | {"crowd"}, (4, _MANY)),
-    **dict.fromkeys(word_set("dozens hundreds countless"), (20, _MANY)),
-    "several": (2, 20),
-    "few": (2, 6),
-    "couple": (2, 3),
-    "lone": (1, 1),
+    word: (least, most)
+    for words, (least, most) in TABLES["amount_words"].items()
+    for word in words.split()
 }
-_AROUND_AMOUNTS: Final = word_set("a an the of large small huge big great whole good")
 
 
 @lru_cache(maxsize=1 << 12)
 def _amount(part: Part) -> tuple[int, int] | None:
     """The least and the largest number that a phrase may mean: "a group of", "two", "a dozen"."""
-    words = [word for word in part if word not in _AROUND_AMOUNTS]
+    words = [word for word in part if word not in WORDS.around_amounts]
     if len(words) == 2 and words[1] == "dozen":
         times = {"half": 0.5}.get(words[0]) or sum(numbers((words[0],)))
         return (int(12 * times),) * 2 if times else None
@@ -240,7 +217,7 @@ def _readings(part: Part, before: Part, after: Part) -> Part:
     bare = _bare(part)
     found = dict.fromkeys(forms(bare))
     found |= dict.fromkeys(forms(part))
-    if len(bare) > 2 and bare[0] in _PIECES and bare[1] == "of":
+    if len(bare) > 2 and bare[0] in WORDS.pieces and bare[1] == "of":
         found |= dict.fromkeys(forms(bare[2:]))
     if all(_in_relation(word) for word in part):
         for left in range(len(before) + 1):
@@ -268,7 +245,7 @@ def _relation_words() -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 14)
 def _is_relation(phrase: Part) -> bool:
-    return phrase[0] not in DETERMINERS and any(
+    return phrase[0] not in WORDS.determiners and any(
         m.subtype == "rel" for form in forms(phrase) for m in lexicon.meanings(form)
     )
 
@@ -287,15 +264,15 @@ def other_number(change: TextChange) -> bool:
 
 def _content(part: Part) -> Part:
     """Without articles and auxiliaries at its start: "is sleeping" says what "sleeps" says."""
-    while part and (part[0] in DETERMINERS or part[0] in AUXILIARIES):
+    while part and (part[0] in WORDS.determiners or part[0] in WORDS.auxiliaries):
         part = part[1:]
     return part
 
 
 def _bare(part: Part) -> Part:
     """Without the determiners at its ends."""
-    while part and part[0] in DETERMINERS:
+    while part and part[0] in WORDS.determiners:
         part = part[1:]
-    while part and part[-1] in DETERMINERS:
+    while part and part[-1] in WORDS.determiners:
         part = part[:-1]
     return part

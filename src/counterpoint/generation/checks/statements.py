@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from counterpoint.generation.checks.change import TextChange
-from counterpoint.generation.checks.words import AUXILIARIES, DETERMINERS, PICTURES, lemmas, role
+from counterpoint.generation.checks.words import lemmas, role
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 
 Part = tuple[str, ...]
 _Place = tuple[int, int, str]
 _Stated = Sequence[tuple[Part, str, Part]]
-_PASSIVE: Final = AUXILIARIES | {"that", "which", "who"}  # between a noun and its participle
 
 
 class Triple(NamedTuple):
@@ -184,7 +184,9 @@ def _frame(shared: Part) -> int:
     """How many words both start with that only introduce what is seen: "there is", "a photo of"."""
     found = 0
     for place, word in enumerate(shared):
-        if word in ("is", "are") or (word == "of" and place and shared[place - 1] in PICTURES):
+        if word in ("is", "are") or (
+            word == "of" and place and shared[place - 1] in WORDS.pictures
+        ):
             found = place + 1
     return found
 
@@ -220,7 +222,7 @@ def _plain(words: Part) -> Part:
     """Without articles, and without the verb that links a noun to its relation."""
     while words and words[-1] in ("is", "are", "that", "which"):
         words = words[:-1]
-    return tuple(word for word in words if word not in DETERMINERS)
+    return tuple(word for word in words if word not in WORDS.determiners)
 
 
 def passive(change: TextChange) -> str:
@@ -253,6 +255,6 @@ def passive(change: TextChange) -> str:
 
 
 def _unlinked(words: Part) -> Part:
-    while words and words[-1] in _PASSIVE:
+    while words and words[-1] in WORDS.links:
         words = words[:-1]
     return words

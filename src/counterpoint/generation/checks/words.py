@@ -9,91 +9,11 @@ from functools import lru_cache
 from typing import Final
 
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import lemminflect, word_set
+from counterpoint.generation.language.lists import TABLES, WORDS
+from counterpoint.generation.language.sentences import lemminflect
 
-DETERMINERS: Final = word_set(
-    "a an the some another this these those each every his her its their my your our"
-)
-OWNERS: Final = word_set("his her its their my your our")
-PREPOSITIONS: Final = word_set(
-    """about above across after against along alongside amid among around as at atop before behind
-    below beneath beside besides between beyond by down during for from in inside into like near
-    of off on onto opposite out outside over past per through to toward towards under underneath
-    until up upon via with within without"""
-)
-COORDINATORS: Final = frozenset({"and", "or", "nor"})
-AUXILIARIES: Final = word_set(
-    """is are was were be been being am has have had do does did can could will would may might
-    must should it's there's that's"""
-)
-PRONOUNS: Final = word_set(
-    """he she it they we i you him them us me who which that whose what there one other others each
-    himself herself itself themselves"""
-)
-ADVERBS: Final = word_set(
-    """together nearby outside outdoors indoors inside away very too also just still while when as
-    where up down out off back forward alone everywhere here then"""
-)
-# Adjectives in a dictionary, but parts of a relation in a caption: "to the left of a dog".
-SIDES: Final = word_set(
-    "left right top bottom front back rear side middle centre center next close"
-)
-NEGATIONS: Final = word_set("not no without never none neither nor nobody nothing cannot")
-# Verbs of posture and activity: in "a man and a woman sitting ..." both do it.
-POSTURES: Final = word_set(
-    """sit stand lie lay lean rest sleep nap pose walk run play gather wait look stare smile talk
-    swim graze roam travel dance relax perch park line hang live enjoy share watch kneel crouch"""
-)
-# What a caption may be a caption of: "a photo of a dog next to a cat".
-PICTURES: Final = word_set(
-    """picture photo photograph image view painting drawing shot closeup close-up up scene display
-    portrait snapshot"""
-)
-_ING_NOUNS: Final = word_set(
-    """building ceiling painting railing clothing wing ring string king thing morning evening
-    awning crossing landing swing spring dining living wedding stuffing topping frosting
-    lighting icing sibling duckling pudding something anything everything nothing earring
-    bedding"""
-)
-_NUMBERS: Final = {
-    **{
-        word: value
-        for value, word in enumerate(
-            (
-                *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
-                *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"),
-                *("seventeen", "eighteen", "nineteen", "twenty"),
-            )
-        )
-    },
-    **dict.fromkeys(("couple", "pair", "both", "twin"), 2),
-    "single": 1,
-    "trio": 3,
-    "dozen": 12,
-}
-_VARIANTS: Final = {
-    "gray": "grey",
-    "donut": "doughnut",
-    "tshirt": "t-shirt",
-    "tee-shirt": "t-shirt",
-    "tv": "television",
-    "fridge": "refrigerator",
-    "yogurt": "yoghurt",
-    "pajamas": "pyjamas",
-    "tire": "tyre",
-    "plow": "plough",
-    "theater": "theatre",
-    "center": "centre",
-    "whisky": "whiskey",
-    "aeroplane": "airplane",
-    "checkered": "chequered",
-    "catsup": "ketchup",
-    "barbeque": "barbecue",
-    "jewelry": "jewellery",
-    "aluminum": "aluminium",
-    "storey": "story",
-    "curb": "kerb",
-}
+_NUMBERS: Final[dict[str, int]] = TABLES["number_words"]
+_VARIANTS: Final[dict[str, str]] = TABLES["spellings"]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -164,25 +84,25 @@ def role(word: str) -> str:
 
 
 _ROLES: Final = (
-    ("determiner", DETERMINERS),
-    ("joint", COORDINATORS),
-    ("negation", NEGATIONS),
-    ("preposition", PREPOSITIONS),
-    ("auxiliary", AUXILIARIES),
-    ("pronoun", PRONOUNS),
-    ("side", SIDES),
-    ("adverb", ADVERBS),
+    ("determiner", WORDS.determiners),
+    ("joint", WORDS.coordinators),
+    ("negation", WORDS.negations),
+    ("preposition", WORDS.prepositions),
+    ("auxiliary", WORDS.auxiliaries),
+    ("pronoun", WORDS.pronouns),
+    ("side", WORDS.sides),
+    ("adverb", WORDS.adverbs),
 )
 
 
 def _open_role(word: str) -> str:
     found = _dictionary(word)
     listed = {m.pos for lemma in lemmas(word) for m in lexicon.meanings(lemma)}
-    if word.endswith("ing") and "VERB" in found and word not in _ING_NOUNS:
+    if word.endswith("ing") and "VERB" in found and word not in WORDS.ing_nouns:
         return "verb"
     if "ADJ" in listed or ("ADJ" in found and "NOUN" not in found):
         return "adjective"
-    if "VERB" in found and lemmas(word) & POSTURES:
+    if "VERB" in found and lemmas(word) & WORDS.postures:
         return "verb"
     if "NOUN" in listed or "NOUN" in found:
         return "noun"
@@ -206,9 +126,9 @@ def _digits(word: str) -> bool:
 @lru_cache(maxsize=4096)
 def negations(words: tuple[str, ...]) -> int:
     """How many words deny something."""
-    if NEGATIONS.isdisjoint(words) and "n't" not in " ".join(words):
+    if WORDS.negations.isdisjoint(words) and "n't" not in " ".join(words):
         return 0
-    return sum(word in NEGATIONS or word.endswith("n't") for word in words)
+    return sum(word in WORDS.negations or word.endswith("n't") for word in words)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -29,7 +29,8 @@ import numpy as np
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.writing import whole_file
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import Sentence, lemma, tagged, word_set
+from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.sentences import Sentence, lemma, tagged
 
 _FORMAT: Final = "plausibility 1"
 _SHIPPED: Final = Path(__file__).with_name("plausibility.npz")
@@ -46,7 +47,6 @@ _BORDER: Final = "<s>"  # before and after a text
 _OPEN: Final = ("NN", "VB", "JJ", "RB", "CD")  # tags whose words share a class
 _KEPT: Final = ("NN", "VB", "IN", "RP", "TO", "CC")  # tags of the skeleton
 _LISTED: Final = {"NN": "NOUN", "NNS": "NOUN", "JJ": "ADJ", "CD": "NUM", "VB": "VERB"}
-_BE: Final = word_set("is are was were be been being am has have had do does did 's 're")
 _CHAINS: Final = ("surface", "skeleton")
 
 
@@ -246,7 +246,7 @@ def _is_kept(name: str) -> bool:
 @lru_cache(_CACHE)
 def _class(word: str, tag: str) -> str:
     """FIELD/TAG for words of the lexicon, /TAG for others, WORD/TAG for function words."""
-    if word in _BE:
+    if word in WORDS.auxiliary_verbs:
         return f"{word}/AUX"
     if not tag.startswith(_OPEN):
         return f"{word}/{tag}"

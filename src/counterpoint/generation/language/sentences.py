@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from counterpoint._util.articles import article
 from counterpoint._util.english import english_tagger, english_versions
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -32,7 +33,6 @@ _SHARE: Final = 0.6  # minimum share of English words: captions have names and t
 NOUNS: Final = frozenset({"NN", "NNS"})
 ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
-_SHORT: Final = frozenset({"TV", "TVS", "DVD", "CD", "PC", "SUV", "RV", "BBQ", "UFO"})
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -105,7 +105,7 @@ def _sentence(doc: Doc, caption: str) -> Sentence:
         if not token.is_space:  # several spaces are a token
             start, end = token.idx, token.idx + len(token)
             lower, tag = token.lower_, token.tag_
-            pos = "AUX" if lower in _BE else _POS.get(tag, "X")
+            pos = "AUX" if lower in WORDS.be else _POS.get(tag, "X")
             tokens.append(Token(caption[start:end], lower, tag, pos, start, end))
     return Sentence(caption, tuple(_with_helpers(tokens)))
 
@@ -141,7 +141,6 @@ _POS: Final = {
     "MD": "AUX",
     "UH": "INTJ",
 }
-_BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being", "am", "'s", "'re"})
 _HELPERS: Final = {
     **dict.fromkeys(("has", "have", "had"), ("VBN",)),
     **dict.fromkeys(("do", "does", "did"), ("VB",)),
@@ -172,29 +171,18 @@ def inflected(word: str, tag: str) -> str:
         return "" if tag == "NN" and is_plural(word) else word
     if tag in ("NNS", "NNPS") and is_plural(word):
         return word
-    if tag == "NNS" and word in MASS_NOUNS:
+    if tag == "NNS" and word in WORDS.mass_nouns:
         return ""
-    if tag == "NNS" and word in _UNCHANGED:
+    if tag == "NNS" and word in WORDS.unchanged:
         return word
     known = lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
     return str(known[0]) if known else ""
 
 
-# Nouns that have no plural and take no "a".
-MASS_NOUNS: Final = word_set(
-    """bacon beef bread broccoli butter cheese clothing corn cutlery dirt equipment flour footwear
-    furniture graffiti grass gravel ham hay ice jewelry juice lettuce luggage mail meat milk mud
-    pork rice sand scenery silverware smoke snow soap spinach steel toast toothpaste traffic
-    underwear wheat wood"""
-)
-_UNCHANGED: Final = word_set("aircraft")  # the same in the plural
-_PLURALS: Final = word_set("cattle clothes goggles jeans people pliers scissors tongs tweezers")
-
-
 @cache
 def is_plural(word: str) -> bool:
     """Whether a noun is a plural as it stands: "sunglasses", "stairs"."""
-    return word in _PLURALS or (word.endswith("s") and lemma(word, "NOUN") != word)
+    return word in WORDS.plurals or (word.endswith("s") and lemma(word, "NOUN") != word)
 
 
 _FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJR", "JJS"})
@@ -204,19 +192,7 @@ _FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJ
 def is_english(word: str) -> bool:
     """Whether a dictionary of English has this lower-case word, in any form."""
     known = lemminflect().getAllLemmas
-    return bool(known(word) or known(word.removesuffix("s"))) or word in _FUNCTION_WORDS
-
-
-_FUNCTION_WORDS: Final = word_set(
-    """a about above across after against all along also among an and another any are around as at
-    be because been before behind being below beneath beside besides between beyond both but by can
-    could did do does down during each either for from had has have he her here hers him his how i
-    if in inside into is it its just like many me more most much my near no nor not of off on onto
-    one or other our out outside over own past per she should so some such than that the their them
-    then there these they this those through to together too toward towards two under underneath
-    until up upon us very was we were what when where which while who whose why will with within
-    without would you your three four five six seven eight nine ten"""
-)
+    return bool(known(word) or known(word.removesuffix("s"))) or word in WORDS.function_words
 
 
 def version() -> str:
@@ -322,7 +298,7 @@ def _set_articles(pieces: list[Piece]) -> None:
             continue
         before, _, word = piece.rpartition(" ")
         if word.lower() in ("a", "an"):
-            if following[2] and following[0].lower() in MASS_NOUNS and not before:
+            if following[2] and following[0].lower() in WORDS.mass_nouns and not before:
                 pieces[i] = ("", "", new)
                 continue
             fitting = article(following[0])
@@ -345,5 +321,5 @@ def in_form_of(token: Token, words: str, tag: str | None = None) -> str:
         rest, blank, head = words.rpartition(" ")
         found = inflected(head, tag)
         text = found and rest + blank + found
-    loud = len(token.text) > 1 and token.text.isupper() and token.text not in _SHORT
+    loud = len(token.text) > 1 and token.text.isupper() and token.text not in WORDS.abbreviations
     return text.upper() if loud else text

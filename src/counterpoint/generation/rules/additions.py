@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import TABLES, WORDS, rows
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -25,19 +26,11 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     lemma,
     rewrite,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
-    STATES,
-    Range,
-    noun_phrase_after,
-    things,
-    whole,
-)
+from counterpoint.generation.rules.phrases import Range, noun_phrase_after, things, whole
 from counterpoint.generation.rules.siblings import name_of
 
 _TRIES: Final = 3  # of many, the most plausible is always the same
@@ -46,7 +39,7 @@ _TRIED: Final = 8  # additions of which these are the first that no caption ment
 Option = tuple[Put, str]  # what is put, and the thing or attribute that it adds
 
 
-def _phrases(*rows: str) -> tuple[tuple[str, str], ...]:
+def _phrases(rows: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Rows of `PHRASES: THINGS` as pairs of a phrase and the thing that it adds."""
     found = []
     for row in rows:
@@ -56,91 +49,29 @@ def _phrases(*rows: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-# Behind a person: what they have with them.
-_WITH_PEOPLE: Final = _phrases(
-    "with: a dog, a baby, a flag, a balloon, a bicycle, a guitar, a large suitcase, a parrot",
-    "holding: a red umbrella, a baby, a puppy, a camera, a balloon, a guitar, a bouquet of flowers",
-    "wearing: a santa hat, a mask, a tuxedo, a wedding dress, a crown, a cowboy hat, a red scarf",
-)
-# Behind an animal.
-_WITH_ANIMALS: Final = _phrases(
-    "and: a goat, a monkey, a rabbit, a duck, a little girl, a small child",
-    "next to: a bicycle, a goat, a child, a wheelbarrow, a blue truck, a tent",
-    "with: a red ribbon, a bell, a bird on its back",
-)
-# At the end, by the place that the caption names.
-_OUTSIDE: Final = _phrases(
-    "next to, near: a fountain, a statue, a horse, a tent, a tractor",
-    "near: a hot air balloon, a police officer",
-    "next to: a yellow school bus, a man with a camera, a little girl in a pink dress",
-)
-_ON_BEACH: Final = (*_OUTSIDE, *_phrases("near: a lighthouse, a shipwreck"))
-_ON_SNOW: Final = _phrases(
-    "next to, near: a red tent, a horse, a snowman, a sled, a wooden cabin",
-    "near: a hot air balloon, a helicopter",
-    "next to: a man with a camera, a little girl in a pink dress",
-)
-_ON_WATER: Final = _phrases(
-    "next to, near: a dolphin, a sailboat, a yellow kayak, a whale, a red buoy, a jet ski",
-    "near: a lighthouse, a cruise ship, a shipwreck, a hot air balloon",
-)
-_INDOORS: Final = _phrases(
-    "with, next to: a piano, a fireplace, a bird cage, a rocking chair, a bicycle, a guitar",
-    "with: a christmas tree, a chandelier, a large fish tank, a stuffed bear",
-)
-_AT_TABLE: Final = _phrases(
-    "next to: a teddy bear, a bouquet of roses, a toy car, a violin, a pineapple, a gift box",
-    "next to: a pair of scissors, a bird cage, a chess board, a small cactus, a jar of honey",
-)
-_IN_BATHROOM: Final = _phrases(
-    "with, next to: a bicycle, a guitar, a rocking chair, a stack of books, a stuffed bear",
-    "with: a chandelier, a large fish tank",
-)
-_SCENES: Final = (
-    (word_set("snow slope mountain ski skier"), _ON_SNOW),
-    (word_set("beach"), _ON_BEACH),
-    (word_set("bathroom toilet"), _IN_BATHROOM),
-    (word_set("room kitchen bedroom office hallway couch bed sink"), _INDOORS),
-    (word_set("plate bowl tray food pizza cake sandwich table counter desk"), _AT_TABLE),
-    (
-        word_set(
-            """street road sidewalk field grass park hill track forest yard garden building
-            fence tree branch station parking"""
-        ),
-        _OUTSIDE,
-    ),
-    (word_set("wave ocean sea surfer surfboard"), _ON_WATER),
-)
-_OPEN: Final = (_ON_SNOW, _ON_BEACH, _OUTSIDE)
-_HOLDING: Final = word_set(
-    "hold carry wear hand swing throw play ride surf swim ski snowboard skate skateboard with in"
-)
+class _Scene(NamedTuple):
+    """Words that show where a photograph was taken, and what can be added there."""
 
-# Attributes that people mention where they are true; what is often left unsaid (a colour, an age,
-# that a sheep is wet) may well be true.
-_ATTRIBUTES: Final = fitting.table(
-    {
-        "baby": "crying",
-        "boy, girl, child": "shirtless, crying, barefoot",
-        "man": "shirtless",
-        "woman": "pregnant",
-        "dog, cat, horse, puppy, kitten, pig": "muddy",
-        "truck, car, bus, van, boat, bicycle, motorcycle": "rusty, pink, purple",
-        "train, airplane, tractor": "rusty, pink, purple, orange",
-        "house, building": "abandoned, pink",
-        "field, road, street, path, sidewalk": "flooded",
-        "beach": "rocky, deserted",
-        "room": "flooded",
-        "chair, bench": "broken",
-        "couch, refrigerator, fence": "pink, purple",
-        "window, mirror": "broken",
-        "pizza, sandwich, bread, cake": "burnt",
-        "apple, banana, orange": "rotten",
-        "laptop, computer, television, phone, camera": "broken",
-        "toilet, sink": "broken, golden, pink",
-        "tree": "dead",
-    }
-)
+    words: frozenset[str]
+    phrases: tuple[tuple[str, str], ...]
+    open: bool
+    water: bool
+
+
+_ADDITIONS: Final = TABLES["additions"]
+_WITH_PEOPLE: Final = _phrases(_ADDITIONS["people"])
+_WITH_ANIMALS: Final = _phrases(_ADDITIONS["animals"])
+_SCENES: Final = [
+    _Scene(
+        WORDS.words(scene["words"]),
+        _phrases(scene["things"]),
+        scene.get("open", False),
+        scene.get("water", False),
+    )
+    for scene in _ADDITIONS["scenes"]
+]
+_ATTRIBUTES: Final = rows("added_attributes")
+_LIKELY: Final = rows("likely")
 
 
 def _add(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -188,7 +119,9 @@ def is_new(thing: str, said: Said) -> bool:
     if not _LIKELY.get(thing, frozenset()).isdisjoint(said.words):
         return False
     words = thing.split()
-    parts = [word for word in words if word not in _SUPPORT] or words  # "pink" by itself counts
+    parts = [
+        word for word in words if word not in WORDS.addition_frame
+    ] or words  # "pink" by itself counts
     return not any(part[:_START] in said.starts or _is_said(part, said.listed) for part in parts)
 
 
@@ -214,10 +147,6 @@ def _compared(part: str) -> tuple[set[str], set[str]]:
     return set(), set()
 
 
-_VAGUE: Final = word_set("sky body portion trick writing game figure")
-_SUPPORT: Final = word_set("a an of on in its back red pink blue yellow large small little pair")
-
-
 # --- things ---------------------------------------------------------------------------------------
 
 
@@ -226,18 +155,18 @@ def _objects(sentence: Sentence) -> Iterator[Option]:
     first = noun_phrase_after(sentence, 0)
     if first is not None and _can_be_followed(sentence, first):
         name = name_of(sentence, first[1] - 1)
-        held = not _HOLDING.isdisjoint(sentence.lemmas)
-        rows: tuple[tuple[str, str], ...] = ()
-        if fitting.is_any(name, fitting.PEOPLE):
-            rows = _WITH_PEOPLE
-        elif fitting.is_any(name, fitting.ANIMATE):
-            rows = _WITH_ANIMALS
+        held = not WORDS.hands_busy.isdisjoint(sentence.lemmas)
+        phrases: tuple[tuple[str, str], ...] = ()
+        if fitting.is_any(name, WORDS.people):
+            phrases = _WITH_PEOPLE
+        elif fitting.is_any(name, WORDS.animate):
+            phrases = _WITH_ANIMALS
         several = tokens[first[1] - 1].tag == "NNS"
         left_out: tuple[str, ...] = ("hold", "wear") if held or several else ()
         left_out += ("with",) if held else ()
         if not several and tokens[first[1]].tag in FINITE:
             left_out += ("and",)  # "a cow and a goat stands"
-        for phrase, thing in rows:
+        for phrase, thing in phrases:
             if not phrase.startswith(left_out):
                 yield Put(first[1], first[1], phrase), thing
     end = len(tokens) - (tokens[-1].text in (".", "!"))
@@ -248,8 +177,8 @@ def _objects(sentence: Sentence) -> Iterator[Option]:
 def _is_solid(noun: str) -> bool:
     """Whether a thing can stand next to it: not "rain", "pollution", "background"."""
     meanings = lexicon.meanings(noun, "NOUN")
-    vague = any(meaning.field in _VAGUE for meaning in meanings)
-    return bool(meanings) and not vague and noun not in ABSTRACT | STATES
+    vague = any(meaning.field in WORDS.unsolid_fields for meaning in meanings)
+    return bool(meanings) and not vague and noun not in WORDS.abstract | WORDS.states
 
 
 def _can_be_followed(sentence: Sentence, phrase: Range) -> bool:
@@ -266,15 +195,16 @@ def _can_be_followed(sentence: Sentence, phrase: Range) -> bool:
 def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
     """ "... on a beach near a lighthouse": by the last place or thing that the caption names."""
     names = [kind for i in things(sentence) for kind in fitting.kinds_of(name_of(sentence, i))]
-    scenes = [rows for words, rows in _SCENES if not words.isdisjoint(names)]
-    outside = {rows in _OPEN for rows in scenes}
-    if "inside" in sentence.lemmas or len(outside) > 1 or _ON_WATER in scenes[1:]:
+    scenes = [scene for scene in _SCENES if not scene.words.isdisjoint(names)]
+    outside = {scene.open for scene in scenes}
+    on_water = any(scene.water for scene in scenes[1:])
+    if "inside" in sentence.lemmas or len(outside) > 1 or on_water:
         return  # bananas among branches: neither what is on a table nor what is in a street
-    rows = scenes[0] if scenes else ()
+    phrases = scenes[0].phrases if scenes else ()
     tokens = [token.lower for token in sentence.tokens]
     taken = {word for word in ("and", "with", "near", "next", "under") if word in tokens}
     last = fitting.kinds_of(name_of(sentence, end - 1))
-    for phrase, thing in rows:
+    for phrase, thing in phrases:
         start = phrase.partition(" ")[0]
         if start not in taken and not (start == "and" and "people" in last):
             # before the full stop
@@ -291,7 +221,7 @@ def _attributes(sentence: Sentence) -> Iterator[Option]:
         before = tokens[start - 1] if start else None
         if before is None or before.tag not in ("DT", "CD", "PRP$"):
             continue  # it has an adjective, or no article to carry one
-        if not ABSTRACT.isdisjoint(sentence.lemmas[start:noun]):
+        if not WORDS.abstract.isdisjoint(sentence.lemmas[start:noun]):
             continue  # "an orange couple shelves"
         name = name_of(sentence, noun)
         row = fitting.row_of(_ATTRIBUTES, name) or frozenset()
@@ -304,17 +234,6 @@ def _can_be(adjective: str, noun: str) -> bool:
     """Whether the lexicon allows it: no "pregnant boy"."""
     meanings = lexicon.meanings(adjective, "ADJ")
     return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
-
-
-_WATER: Final = word_set(
-    "water rain snow bath swim ocean beach river lake pond wave surf surfing sea"
-)
-_LIKELY: Final = {
-    "flooded": _WATER,
-    "shirtless": _WATER | word_set("shirt suit jacket coat shirts"),
-    "barefoot": _WATER | word_set("shoes"),
-    "pregnant": word_set("elderly old"),
-}
 
 
 ADD: Final = Rule(

@@ -15,7 +15,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
-from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, swap, word_set
+from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, swap
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
@@ -34,8 +35,6 @@ from counterpoint.generation.rules.siblings import name_of
 
 _TRIES: Final = 6
 _LISTS: Final = frozenset([",", ":", ";", "-", "--", "including", "containing"])
-_USUAL: Final = frozenset({"colour", "material", "pattern", "size"})  # said of all kinds of things
-_SHADES: Final = word_set("light dark bright pale deep multi off hot very navy lime sky neon royal")
 
 
 class _Bound(NamedTuple):
@@ -80,7 +79,7 @@ def _is_joined(sentence: Sentence, place: int) -> bool:
     tokens = sentence.tokens
     for step in (-1, 1):
         near = [tokens[i] for i in (place + step, place + 2 * step) if 0 <= i < len(tokens)]
-        if near and (near[0].lower == "-" or near[0].lower in _SHADES):
+        if near and (near[0].lower == "-" or near[0].lower in WORDS.shades):
             return True
         if len(near) == 2 and near[0].lower in ("and", "or", ",", "&"):
             return near[1].tag in ADJECTIVES or bool(lexicon.meanings(near[1].lower, "ADJ"))
@@ -102,9 +101,9 @@ def _can_exchange(sentence: Sentence, a: _Bound, b: _Bound) -> bool:
 
 def _fits(sentence: Sentence, adjective: str, noun: int) -> bool:
     """Whether an adjective is said of a noun; one of no usual kind, if captions say so."""
-    if _USUAL.isdisjoint(fitting.fields_of(adjective, "ADJ")) and not plausibility.shipped().count(
-        adjective, sentence.tokens[noun].lower
-    ):
+    if WORDS.usual_fields.isdisjoint(
+        fitting.fields_of(adjective, "ADJ")
+    ) and not plausibility.shipped().count(adjective, sentence.tokens[noun].lower):
         return False  # "a residential jet"
     return fitting.is_said_of(adjective, name_of(sentence, noun))
 
@@ -177,7 +176,7 @@ def _is_shaded(sentence: Sentence, place: int) -> bool:
     tokens = sentence.tokens
     before = tokens[place - 1] if place else None
     after = tokens[place + 1] if place + 1 < len(tokens) else None
-    if before is not None and (before.lower in _SHADES or before.tag == "HYPH"):
+    if before is not None and (before.lower in WORDS.shades or before.tag == "HYPH"):
         return True
     if after is None or after.tag == "HYPH" or after.lower.endswith(("colored", "coloured")):
         return True

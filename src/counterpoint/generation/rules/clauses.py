@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from typing import Final, Literal, NamedTuple
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
@@ -17,58 +18,14 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     Token,
     lemma,
-    word_set,
 )
-from counterpoint.generation.rules.phrases import (
-    STATES,
-    Range,
-    is_worn,
-    prepositions,
-)
+from counterpoint.generation.rules.phrases import Range, is_worn, prepositions
 
 Said = Literal["doing", "done", "does", "place", "with"]
 
-COPULAS: Final = frozenset({"is", "are"})
-PLACES: Final = word_set(
-    """above across against along among around at atop behind below beneath beside between by in
-    inside near on outside over under underneath within"""
-) | {"in front of", "next to", "on top of", "close to", "to the left of", "to the right of"}
-# "A group of people are", "a couple of dogs are": the noun behind "of" counts.
-MEASURES: Final = word_set(
-    """bunch couple crowd flock group handful herd lot number pack pair row series team variety
-    dozen trio line collection assortment array"""
-)
-_CONTENTS: Final = word_set(
-    """basket bottle bowl box bucket can carton cup glass jar loaf mug piece pile plate platter pot
-    slice stack tray vase bouquet"""
-)
-# Past participles that the tagger often takes for the past tense: "a car parked on a street".
-_DONE: Final = word_set(
-    """attached covered decorated displayed dressed filled gathered located lined loaded made
-    mounted parked perched placed posed prepared seated set stacked stopped surrounded tied topped
-    wrapped painted cooked cut served hung lit built"""
-)
-_SUBORDINATE: Final = word_set("that which who while as when where because so if whose")
 _DETERMINERS: Final = frozenset({"DT", "PRP$", "CD", "PDT"})
 _BEFORE: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "HYPH", "RB", "NNP", "CD"})
 _ODD: Final = frozenset('"“”;:?!()/')
-_UNSAID: Final = frozenset({"not", "n't", "no"})
-_MANY: Final = word_set("several many various multiple numerous few")
-_NOT_HEADS: Final = word_set(
-    "type kind sort view picture photo image close closeup shot lot one half"
-)
-
-
-_ING: Final = word_set(
-    """building ceiling clothing ring king wing string thing evening morning swing painting railing
-    awning lighting setting topping landing"""
-)
-_ONE: Final = word_set("pair row line series collection array assortment pack")
-_PLURAL: Final = word_set("couple lot number dozen handful")
-
-
-_COMPOUND: Final = word_set("sports clothes goods arts glasses jeans women's men's")
-_HOLDERS: Final = frozenset({"container", "vehicle", "building", "furniture"})
 
 
 class NounPhrase(NamedTuple):
@@ -113,15 +70,12 @@ def is_alive(noun: str) -> bool:
 
 def is_scene(noun: str) -> bool:
     """Whether a noun is a place that holds all that a caption speaks of."""
-    return "place" in kinds(noun) or noun in _SCENES
+    return "place" in kinds(noun) or noun in WORDS.scenes
 
 
 def is_enclosed(noun: str) -> bool:
     """Whether a noun is a place with bounds: things are within it."""
-    return not kinds(noun).isdisjoint(("place", "room", *_HOLDERS))
-
-
-_SCENES: Final = word_set("ocean sea lake river snow rain air sky grass sand sun shade")
+    return not kinds(noun).isdisjoint(("place", "room", *WORDS.holders))
 
 
 def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
@@ -131,16 +85,16 @@ def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
         return found
     inner = _simple(sentence, found.end + 1)
     name = sentence.lemma(found.noun)
-    if inner is None or name in _NOT_HEADS - {"lot"} or _follows(sentence, inner.end, "of"):
+    if inner is None or name in WORDS.not_heads - {"lot"} or _follows(sentence, inner.end, "of"):
         return None
     if sentence.tokens[found.noun - 1].tag in NOUNS and found.noun > start:
         return None  # "a parking lot of a store"
-    if name in MEASURES:
-        many = inner.plural or name in _PLURAL
-        if name in _ONE and not is_alive(sentence.lemma(inner.noun)):
+    if name in WORDS.measures:
+        many = inner.plural or name in WORDS.plural_measures
+        if name in WORDS.single_measures and not is_alive(sentence.lemma(inner.noun)):
             many = False  # "a row of boats is"
         return NounPhrase(start, inner.end, inner.noun, many)
-    return found._replace(end=inner.end) if name in _CONTENTS else None
+    return found._replace(end=inner.end) if name in WORDS.contents else None
 
 
 def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
@@ -161,7 +115,7 @@ def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
     if noun < 0 or noun + 1 != place or is_verb(sentence, noun):
         return None
     plural = is_counted(sentence, noun)
-    inside = {t.lower for t in tokens[start:noun] if t.tag == "NNS"} - _COMPOUND
+    inside = {t.lower for t in tokens[start:noun] if t.tag == "NNS"} - WORDS.compound
     if inside and tokens[start].lower in ("a", "an", "the"):
         return None  # "a hydrant shoots water"
     if plural != _is_many(tokens[start:place], plural):
@@ -172,13 +126,9 @@ def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
 def is_counted(sentence: Sentence, noun: int) -> bool:
     """Whether a noun is a plural; not "broccoli", which the tagger takes for one."""
     token = sentence.tokens[noun]
-    return token.tag == "NNS" and (token.lower != sentence.lemma(noun) or token.lower in _UNCHANGED)
-
-
-_UNCHANGED: Final = word_set(
-    """people sheep fish deer cattle giraffe zebra aircraft bison police scissors pants jeans shorts
-    sunglasses glasses skis clothes goggles"""
-)
+    return token.tag == "NNS" and (
+        token.lower != sentence.lemma(noun) or token.lower in WORDS.plural_as_singular
+    )
 
 
 def is_verb(sentence: Sentence, noun: int) -> bool:
@@ -186,7 +136,7 @@ def is_verb(sentence: Sentence, noun: int) -> bool:
     tokens = sentence.tokens
     return any(
         tokens[i].lower.endswith("ing")
-        and tokens[i].lower not in _ING
+        and tokens[i].lower not in WORDS.ing_subjects
         and not lexicon.meanings(tokens[i].lower, "NOUN")
         for i in range(noun, 0, -1)
         if tokens[i].tag == "NN" and (i == noun or tokens[i - 1].tag in NOUNS)
@@ -197,7 +147,7 @@ def _is_many(tokens: tuple[Token, ...], plural: bool) -> bool:
     first = tokens[0]
     if first.lower in ("a", "an", "one", "another", "this", "that", "each", "every", "1"):
         return False
-    return True if first.tag == "CD" or first.lower in ("these", "those", *_MANY) else plural
+    return True if first.tag == "CD" or first.lower in ("these", "those", *WORDS.many) else plural
 
 
 def _joins_adjectives(sentence: Sentence, place: int) -> bool:
@@ -217,16 +167,16 @@ def clause(sentence: Sentence) -> Clause | None:
     """The clause of a caption; None if it is not clear."""
     tokens = sentence.tokens
     end = len(tokens) - (tokens[-1].tag == ".")
-    if end < 3 or any(t.lower in _UNSAID or t.tag == "." for t in tokens[:end]):
+    if end < 3 or any(t.lower in WORDS.unsaid or t.tag == "." for t in tokens[:end]):
         return None
     if not _ODD.isdisjoint(sentence.text) or tokens[0].text[:1].isdigit():
         return None  # a figure does not say whether a sentence begins with a capital
-    there = tokens[0].lower == "there" and tokens[1].lower in COPULAS
+    there = tokens[0].lower == "there" and tokens[1].lower in WORDS.copulas
     subject = _subject(sentence, 2 if there else 0)
     if subject is None or subject.end >= end:
         return None
     place = subject.end
-    copula = place if tokens[place].lower in COPULAS else -1
+    copula = place if tokens[place].lower in WORDS.copulas else -1
     place += copula >= 0
     if place >= end or (there and copula >= 0):
         return None
@@ -241,7 +191,7 @@ def clause(sentence: Sentence) -> Clause | None:
 def _subject(sentence: Sentence, start: int) -> NounPhrase | None:
     """The first noun phrase, with another one joined to it, or with what a person is dressed in."""
     first = phrase_at(sentence, start)
-    if first is None or sentence.lemma(first.noun) in _NOT_HEADS:
+    if first is None or sentence.lemma(first.noun) in WORDS.not_heads:
         return None
     if _follows(sentence, first.end, "in"):
         clothes = phrase_at(sentence, first.end + 1)
@@ -264,7 +214,7 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
         return "doing"
     if token.tag == "VBN" and token.pos == "VERB" and token.lower != "been":
         return "done"
-    if token.tag == "VBD" and (copula or token.lower in _DONE):
+    if token.tag == "VBD" and (copula or token.lower in WORDS.done):
         return "done"
     if token.tag in ("VBZ", "VBP") and token.pos == "VERB" and not copula:
         return "does"
@@ -277,9 +227,9 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
         return None
     name = " ".join(t.lower for t in sentence.tokens[where[0] : where[1]])
     after = phrase_at(sentence, where[1]) if where[1] < len(sentence.tokens) else None
-    if name not in PLACES or after is None:
+    if name not in WORDS.places or after is None:
         return None
-    if name == "at" and sentence.lemma(after.noun) in STATES:
+    if name == "at" and sentence.lemma(after.noun) in WORDS.states:
         return None  # "lights at night"
     if name == "in" and not _holds(sentence, place, after.noun):
         return None
@@ -291,7 +241,7 @@ def _holds(sentence: Sentence, place: int, noun: int) -> bool:
     name = sentence.lemma(noun)
     before = range(place - 1, -1, -1)
     subject = next((i for i in before if sentence.tokens[i].tag in NOUNS), -1)
-    if is_scene(name) or not kinds(name).isdisjoint(_HOLDERS):
+    if is_scene(name) or not kinds(name).isdisjoint(WORDS.holders):
         return True
     return bool(lexicon.meanings(name, "NOUN")) and not is_alive(sentence.lemma(subject))
 
@@ -306,7 +256,7 @@ def is_open(sentence: Sentence, phrase: NounPhrase) -> bool:
     first = sentence.tokens[phrase.start]
     if first.tag == "PDT":  # "half a dozen"
         return False
-    known = first.lower in ("a", "an", "some", *_MANY) or first.tag == "CD"
+    known = first.lower in ("a", "an", "some", *WORDS.many) or first.tag == "CD"
     return known or (first.tag not in _DETERMINERS and has_article(sentence, phrase))
 
 
@@ -324,7 +274,11 @@ def exists(sentence: Sentence) -> NounPhrase | None:
     tokens = sentence.tokens
     end = len(tokens) - (tokens[-1].tag == ".")
     first = _simple(sentence, 0)
-    if first is None or not is_open(sentence, first) or sentence.lemma(first.noun) in _NOT_HEADS:
+    if (
+        first is None
+        or not is_open(sentence, first)
+        or sentence.lemma(first.noun) in WORDS.not_heads
+    ):
         return None
     if (
         tokens[0].text[:1].isdigit()
@@ -343,15 +297,12 @@ def is_view(sentence: Sentence) -> bool:
     tokens = sentence.tokens
     end = len(tokens) - (tokens[-1].tag == ".")
     of = next((i for i in range(1, end) if tokens[i].lower == "of"), end)
-    if tokens[0].lower not in ("a", "an") or tokens[of - 1].lower not in _VIEWS or of == end:
+    if tokens[0].lower not in ("a", "an") or tokens[of - 1].lower not in WORDS.views or of == end:
         return False
     if any(t.tag in ("IN", "CD", *FINITE) or t.tag == "NNS" for t in tokens[:of]):
         return False
     clear = not any(may_be_verb(sentence, i) for i in range(1, end - 1))
     return clear and not any(t.tag == "." for t in tokens[:end]) and _ends(sentence, of, end)
-
-
-_VIEWS: Final = word_set("view picture photo photograph image shot closeup")
 
 
 def may_be_verb(sentence: Sentence, place: int) -> bool:
@@ -370,7 +321,7 @@ def _ends(sentence: Sentence, start: int, end: int) -> bool:
     tokens = sentence.tokens[start:end]
     open_ = False
     for token in tokens:
-        if token.lower in _SUBORDINATE:
+        if token.lower in WORDS.subordinate:
             open_ = True
         elif token.tag in FINITE or token.pos == "AUX" or token.tag == "MD":
             if not open_:
@@ -385,7 +336,7 @@ def last_place(sentence: Sentence, said: Clause) -> Range | None:
     """The preposition of the phrase that ends the caption."""
     for place in range(said.end - 2, said.head - 1, -1):
         where = prepositions().at(sentence, place)
-        if where is not None and words(sentence, where) in PLACES:
+        if where is not None and words(sentence, where) in WORDS.places:
             inner = prepositions().at(sentence, place - 1)  # "on" of "on top of"
             where = inner if inner is not None and inner[1] >= where[1] else where
             after = phrase_at(sentence, where[1])
@@ -399,7 +350,7 @@ def exist_plural(sentence: Sentence, subject: NounPhrase) -> bool:
     if tokens[subject.start].lower not in ("a", "an"):
         return subject.plural
     measures = {tokens[i].lower for i in range(subject.start, subject.noun)}
-    return not _PLURAL.isdisjoint(measures)
+    return not WORDS.plural_measures.isdisjoint(measures)
 
 
 def verbs_joined(sentence: Sentence, start: int, end: int) -> bool:

@@ -10,16 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from counterpoint.generation.language import lexicon, plausibility
-from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, word_set
+from counterpoint.generation.language.lists import WORDS, keys_of
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
-    GENDERED,
-    PARTICLES,
-    Range,
-    is_worn,
-    noun_phrase_after,
-)
+from counterpoint.generation.rules.phrases import Range, is_worn, noun_phrase_after
 
 UNLIKE: Final = "implausible: unlike kinds"
 PART: Final = "implausible: part of a phrase"
@@ -33,61 +27,7 @@ UNFIT: Final = "implausible: adjective of another noun"
 _ADVERB: Final = "implausible: adverb"
 _VERB: Final = "implausible: verb of another phrase"
 
-# Fields of the lexicon whose things stand in the same places of captions.
-_KINDS: Final = {
-    field: kind
-    for kind, fields in {
-        "person": "person",
-        "animal": "animal",
-        "bird": "bird",
-        "vehicle": "vehicle",
-        "clothes": "garment headwear",
-        "shape": "figure",
-        "fruit": "fruit",
-        "vegetable": "vegetable",
-        "food": "dish meat sweet",
-        "furniture": "furniture",
-        "dish": "tableware container",
-        # Those below never change places; they are known for their colours. A train on a bridge
-        # near a hill may be on the hill as well.
-        "land": "landscape open_place way",
-        "building": "building",
-        "water": "water",
-        "plant": "plant",
-        "body": "body",
-        "worn": "accessory footwear",
-        "made": "fixture bedding appliance device instrument paper_thing tool small_thing gear",
-        "sign": "street_thing",
-    }.items()
-    for field in fields.split()
-}
-_ACTORS: Final = frozenset({"person", "animal"})  # they do things to each other
-_LOOSE: Final = frozenset({*_ACTORS, "bird", "vehicle", "clothes", "shape", "fruit", "vegetable"})
-_PLACES: Final = frozenset({*_LOOSE, "furniture", "dish", "food"})
-_HOLDING: Final = word_set("with in of at from inside within into to on has have contain for")
-_WATCHING: Final = word_set("look watch stare gaze face")
-_CHASING: Final = word_set("chase follow approach sniff scratch lick")
-_CARE: Final = word_set("hold carry feed lift push cradle help teach ride lead dry dryer wash")
-_HAULING: Final = word_set("against attach carry fill form haul lead load pick pull strap tow")
-_RIDING: Final = word_set("ride drive fly pull steer board walk herd milk shear")
-_GRAZING: Final = word_set("eat graze munch")  # those nearby do it too
-_YOUNG: Final = word_set("child baby kid toddler infant boy girl")
-# Persons without a part to play: a batter, a bride or a baby does not do what others do.
-_ANYBODY: Final = word_set("man woman boy girl child kid lady guy gentleman adult person")
-# What is said of men, of women, of children or of adults only.
-_OF_SOME: Final = word_set(
-    """bikini veil dress gown skirt blouse heel bra beard mustache bearded bald shirtless topless
-    bride groom pacifier diaper bib stroller crib beautiful pretty handsome pregnant makeup lipstick
-    wine beer cigarette smoke drive mother father mom dad son daughter mommy daddy"""
-)
-_AGAIN: Final = word_set("another other others both")
-_ON: Final = ("on", "in", "at", "inside", "under", "atop", "on top of", "along", "over", "across")
-_NEAR: Final = (
-    *("near", "next to", "by", "beside", "behind", "in front of", "above", "below", "across from"),
-    *("past", "close to", "towards", "toward", "underneath"),
-)
-_ONE: Final = word_set("a an one another each every")
-_NAMED: Final = word_set("the this that his her its their my your our")
+_KINDS: Final = keys_of("kinds_of_fields")
 _PARTED: Final = frozenset({"HYPH", "POS"})
 _BOUND: Final = 0.35  # share of a word's uses before one noun that makes a name of the two
 SEEN: Final = 2
@@ -100,7 +40,9 @@ def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
     if tokens[one].tag != tokens[two].tag or tokens[one].tag not in NOUNS:
         return UNLIKE
     kinds = kind_of(sentence, first), kind_of(sentence, second)
-    if kinds[0] not in _PLACES or (kinds[0] != kinds[1] and not _ACTORS.issuperset(kinds)):
+    if kinds[0] not in WORDS.placed_kinds or (
+        kinds[0] != kinds[1] and not WORDS.actors.issuperset(kinds)
+    ):
         return UNLIKE
     if _is_same(sentence, first, second):
         return SAME
@@ -118,19 +60,19 @@ def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
 def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
     """Why persons cannot change places: each has to fit what is said of the other."""
     lemmas = {sentence.lemma(place) for place in range(len(sentence.tokens))}
-    if not GENDERED.isdisjoint(token.lower for token in sentence.tokens):
+    if not WORDS.gendered.isdisjoint(token.lower for token in sentence.tokens):
         return _PRONOUN
     names = [sentence.lemma(where[1] - 1) for where in (first, second)]
     anybody = all(
-        kind != "person" or name in _ANYBODY for kind, name in zip(kinds, names, strict=True)
+        kind != "person" or name in WORDS.anybody for kind, name in zip(kinds, names, strict=True)
     )
-    if not anybody or lemmas & _OF_SOME:
+    if not anybody or lemmas & WORDS.of_some:
         return UNLIKE
     for where, name in ((first, names[1]), (second, names[0])):
         place = where[0] - 1
         while place >= 0 and sentence.tokens[place].tag in ADJECTIVES:
             word = sentence.lemma(place)
-            grown = name not in _YOUNG and "size" in fitting.fields_of(word, "ADJ")
+            grown = name not in WORDS.young and "size" in fitting.fields_of(word, "ADJ")
             if grown or not fitting.is_said_of(word, name):
                 return UNFIT  # "a small adult", "an old kid"
             place -= 1
@@ -160,13 +102,13 @@ def _is_part(sentence: Sentence, where: Range) -> bool:
     after = tokens[end] if end < len(tokens) else None
     if after is not None and (after.lower == "of" or after.tag in (*NOUNS, *_PARTED)):
         return True
-    if sentence.lemma(end - 1) in ABSTRACT:
+    if sentence.lemma(end - 1) in WORDS.abstract:
         return True
     if start and tokens[start].tag in NOUNS and is_name(sentence, start - 1):
         return True
     place = phrase_start(sentence, start)
     if place and tokens[place - 1].lower == "of":
-        return place < 2 or sentence.lemma(place - 2) not in ABSTRACT
+        return place < 2 or sentence.lemma(place - 2) not in WORDS.abstract
     return False
 
 
@@ -212,7 +154,7 @@ def _is_same(sentence: Sentence, first: Range, second: Range) -> bool:
         if token.tag in NOUNS and place not in (first[1] - 1, second[1] - 1)
     ):
         return True
-    if not _AGAIN.isdisjoint(token.lower for token in tokens):
+    if not WORDS.again.isdisjoint(token.lower for token in tokens):
         return True
     words = (_words(sentence, first), _words(sentence, second))
     return words[0] <= words[1] or words[1] <= words[0] or lexicon.may_be_same(one, two)
@@ -236,7 +178,7 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return "" if kinds[0] == "clothes" and _differ(sentence, first, second) else _LIST
     if kinds[0] == "clothes":
         names = {sentence.lemma(where[1] - 1) for where in (first, second)}
-        return UNFIT if names & _OF_SOME else "" if _differ(sentence, first, second) else SAME
+        return UNFIT if names & WORDS.of_some else "" if _differ(sentence, first, second) else SAME
     if is_mutual(sentence, first[1], places.stop):
         return MUTUAL
     if _is_carrier(sentence, first) or _is_carrier(sentence, second):
@@ -245,21 +187,27 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return ""
     verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
     alone = bool(verbs) and not any(token.tag in NOUNS for token in between)
-    if alone and verbs <= _WATCHING:
+    if alone and verbs <= WORDS.watching:
         return MUTUAL  # who is looked at may look back
     if kinds[0] != kinds[1]:  # a person and an animal
-        return "" if alone and verbs <= _CHASING else _LINKED
-    if kinds[0] not in _LOOSE or lemmas & {"as", "like"}:
+        return "" if alone and verbs <= WORDS.chasing else _LINKED
+    if kinds[0] not in WORDS.loose_kinds or lemmas & {"as", "like"}:
         return _LINKED
-    if lemmas & _CARE and any(sentence.lemma(where[1] - 1) in _YOUNG for where in (first, second)):
+    if lemmas & WORDS.care and any(
+        sentence.lemma(where[1] - 1) in WORDS.young for where in (first, second)
+    ):
         return _LINKED
-    if kinds[0] == "vehicle" and lemmas & _HAULING:
+    if kinds[0] == "vehicle" and lemmas & WORDS.hauling:
         return _LINKED
-    if kinds[0] not in _ACTORS and any(token.tag in NOUNS for token in between):
-        near = _before(sentence, places.stop) in _NEAR
-        return "" if near or kinds[0] in _STACKED else MUTUAL  # both are in the scene
+    if kinds[0] not in WORDS.actors and any(token.tag in NOUNS for token in between):
+        near = _before(sentence, places.stop) in WORDS.swapped_near
+        return "" if near or kinds[0] in WORDS.stacked_kinds else MUTUAL  # both are in the scene
     still = kinds[0] == "vehicle" or not any(token.pos in ("NOUN", "VERB") for token in between)
-    return _LINKED if still and lemmas & _HOLDING and kinds[0] not in _STACKED else ""
+    return (
+        _LINKED
+        if still and lemmas & WORDS.containing and kinds[0] not in WORDS.stacked_kinds
+        else ""
+    )
 
 
 def _is_carrier(sentence: Sentence, where: Range) -> bool:
@@ -269,7 +217,7 @@ def _is_carrier(sentence: Sentence, where: Range) -> bool:
         return False
     if kind_of(sentence, where) == "animal" and sentence.tokens[place].lower in ("on", "onto"):
         return True
-    return sentence.lemma(place) in _RIDING
+    return sentence.lemma(place) in WORDS.riding
 
 
 def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
@@ -289,14 +237,11 @@ def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
     if words[-1] == "by" and end - 2 >= start and tokens[end - 2].tag == "VBN":
         return False  # "scared by"
     verbs = [i for i in range(start, end - 1) if tokens[i].pos == "VERB"]
-    verbs = [i for i in verbs if sentence.lemma(i) not in _GRAZING]
+    verbs = [i for i in verbs if sentence.lemma(i) not in WORDS.grazing]
     if any(_object(sentence, i + 1) == "object" for i in verbs):
         return False
     worn = noun_phrase_after(sentence, start + 1) if tokens[start].lower == "in" else None
     return worn is None or not is_worn(sentence, worn[1] - 1)
-
-
-_STACKED: Final = frozenset({"fruit", "vegetable"})
 
 
 def _differ(sentence: Sentence, first: Range, second: Range) -> bool:
@@ -311,14 +256,16 @@ def _differ(sentence: Sentence, first: Range, second: Range) -> bool:
 def _are_places(sentence: Sentence, first: Range, second: Range) -> bool:
     """Whether something is on the one and near the other: "on a car behind a bus"."""
     found = [_before(sentence, phrase_start(sentence, where[0])) for where in (first, second)]
-    return any(found[i] in _ON and found[1 - i] in _NEAR for i in (0, 1))
+    return any(found[i] in WORDS.swapped_on and found[1 - i] in WORDS.swapped_near for i in (0, 1))
 
 
 def _before(sentence: Sentence, place: int) -> str:
     """The preposition before a phrase; the longest that is listed."""
     words = [token.lower for token in sentence.tokens[max(0, place - 3) : place]]
     names = (" ".join(words[start:]) for start in range(len(words)))
-    return next((name for name in names if name in _ON or name in _NEAR), "")
+    return next(
+        (name for name in names if name in WORDS.swapped_on or name in WORDS.swapped_near), ""
+    )
 
 
 def _takes(sentence: Sentence, where: Range, other: Range) -> bool:
@@ -336,7 +283,7 @@ def _takes(sentence: Sentence, where: Range, other: Range) -> bool:
 def _determiner(sentence: Sentence, where: Range) -> str:
     place = phrase_start(sentence, where[0])
     word = sentence.tokens[place].lower
-    return "one" if word in _ONE else "named" if word in _NAMED else "none"
+    return "one" if word in WORDS.one else "named" if word in WORDS.named else "none"
 
 
 def unlike_adverbs(sentence: Sentence, first: Range, second: Range) -> str:
@@ -355,7 +302,7 @@ def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
     if not all(lexicon.meanings(sentence.lemma(where[0]), "VERB") for where in (first, second)):
         return _VERB
     subjects = [_subject(sentence, where[0]) for where in (first, second)]
-    if subjects[0] not in _ACTORS or subjects[0] != subjects[1]:
+    if subjects[0] not in WORDS.actors or subjects[0] != subjects[1]:
         return _VERB
     followed = [_object(sentence, where[1]) for where in (first, second)]
     if followed[0] != followed[1] or followed[0] == "particle":
@@ -383,7 +330,7 @@ def _object(sentence: Sentence, place: int) -> str:
     if place == len(sentence.tokens):
         return "end"
     token = sentence.tokens[place]
-    if token.tag in ("RP", "RB") or token.lower in PARTICLES:
+    if token.tag in ("RP", "RB") or token.lower in WORDS.particles:
         return "particle"
     if token.tag in ("IN", "TO"):
         of_one = place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag == "PRP"

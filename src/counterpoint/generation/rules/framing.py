@@ -14,6 +14,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -22,13 +23,10 @@ from counterpoint.generation.language.sentences import (
     in_form_of,
     rewrite,
     span_text,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
-    COPULAS,
-    PLACES,
     Clause,
     NounPhrase,
     clause,
@@ -63,20 +61,7 @@ _KEPT: Final = {
     "that are": 0.4,
     "that has": 0.5,
 }
-# What is so, and does not happen: never "is containing", "is having".
-STATES: Final = word_set(
-    """appear belong consist contain cost depict display face feature fit have include know lead
-    like look love match need overlook own reach read resemble say seem show sign state want adorn
-    separate connect taste smell sound feel require sport"""
-)
-_HELPING: Final = word_set("be do go get let help have start begin try come use prepare lay")
 _NO_SUBJECT: Final = frozenset({"EX", "PRP", "IN", "RB", "VBG", "VBN"})
-_CLAUSES: Final = word_set(
-    "that which who while as when where because so if whose but not n't what"
-)
-_BODIES: Final = word_set("couple family team crowd group audience")  # not "a couple who is"
-_DEFINITE: Final = word_set("the this that these those his her its their my your our")
-_RELATIVES: Final = frozenset({"who", "that", "which"})
 
 
 def _framing(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
@@ -134,12 +119,16 @@ def _tenses(sentence: Sentence) -> Iterator[_Form]:
         return
     place = verbs[0]
     verb, after = tokens[place], tokens[place + 1]
-    head = place + (verb.lower in COPULAS)
+    head = place + (verb.lower in WORDS.copulas)
     lemma = sentence.lemma(head)
-    if verbs_joined(sentence, 0, len(tokens)) or lemma in STATES or lemma in _HELPING:
+    if (
+        verbs_joined(sentence, 0, len(tokens))
+        or lemma in WORDS.state_verbs
+        or lemma in WORDS.helping
+    ):
         return
     subject = noun_phrase_before(sentence, place)
-    if any(t.lower in _CLAUSES for t in tokens) or subject is None:
+    if any(t.lower in WORDS.clauses for t in tokens) or subject is None:
         return
     if subject[0] and tokens[subject[0] - 1].tag in NOUNS:
         return  # "something a person is holding"
@@ -175,7 +164,7 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
     if (
         bare
         and be
-        and not (said.said in ("doing", "does") and lemma in STATES)
+        and not (said.said in ("doing", "does") and lemma in WORDS.state_verbs)
         and not _says_more(sentence, said)
     ):
         yield ("is" if said.said != "does" else "doing"), f"{be} {bare}"
@@ -196,11 +185,13 @@ def _participle(sentence: Sentence, said: Clause) -> str:
         return ""
     after = sentence.tokens[said.head + 1] if said.head + 1 < said.end else None
     if lemma == "have":
-        open_ = sentence.tokens[said.subject.start].lower not in _DEFINITE
+        open_ = sentence.tokens[said.subject.start].lower not in WORDS.definite_or_that
         return "with" if open_ and after and starts_phrase(sentence, said.head + 1) else ""
     if sentence.tokens[said.head].tag == "VBP" and not lexicon.meanings(lemma, "VERB"):
         return ""  # "the manufacturers box": a noun that the tagger takes for a verb
-    if lemma in STATES and (after is None or after.lower in ("like", "to") or after.tag == "JJ"):
+    if lemma in WORDS.state_verbs and (
+        after is None or after.lower in ("like", "to") or after.tag == "JJ"
+    ):
         return ""
     return in_form_of(token, lemma, "VBG") if lemma not in ("do", "let", "help") else ""
 
@@ -211,7 +202,7 @@ def _unframed(sentence: Sentence, said: Clause) -> tuple[Put, ...]:
 
 def _can_exist(sentence: Sentence, subject: NounPhrase) -> bool:
     first = sentence.tokens[subject.start]
-    known = first.lower in _DEFINITE or first.tag in ("PRP$", "PDT") or subject.joined
+    known = first.lower in WORDS.definite_or_that or first.tag in ("PRP$", "PDT") or subject.joined
     return not known and has_article(sentence, subject)
 
 
@@ -286,7 +277,7 @@ def _of_subject(sentence: Sentence, said: Clause) -> Iterator[Put]:
     subject, head = said.subject, said.head
     be = "are" if subject.plural else "is"
     who = sentence.lemma(subject.noun)
-    pronoun = "who" if is_person(who) and who not in _BODIES else "that"
+    pronoun = "who" if is_person(who) and who not in WORDS.bodies else "that"
     if said.said == "with":
         if _owns(sentence, said):
             yield Put(head, head + 1, f"{pronoun} {'have' if subject.plural else 'has'}")
@@ -297,7 +288,11 @@ def _of_subject(sentence: Sentence, said: Clause) -> Iterator[Put]:
         or any(t.tag == "VBG" for t in sentence.tokens[head + 1 : said.end])
     ):
         return  # "a train that is on a track pulling into a station"
-    if not subject.joined and said.said in ("doing", "done", "place") and lemma not in STATES:
+    if (
+        not subject.joined
+        and said.said in ("doing", "done", "place")
+        and lemma not in WORDS.state_verbs
+    ):
         yield Put(head, head, f"{pronoun} {be}")
 
 
@@ -305,10 +300,10 @@ def _dropped(sentence: Sentence) -> Iterator[Put]:
     """Where "who is" can be dropped, or "that has" be "with"."""
     tokens = sentence.tokens
     for place in range(1, len(tokens) - 2):
-        if tokens[place].lower not in _RELATIVES or tokens[place - 1].tag not in NOUNS:
+        if tokens[place].lower not in WORDS.relatives or tokens[place - 1].tag not in NOUNS:
             continue
         verb, after = tokens[place + 1], tokens[place + 2]
-        if verb.lower in COPULAS and _stands_alone(sentence, place + 2):
+        if verb.lower in WORDS.copulas and _stands_alone(sentence, place + 2):
             yield Put(place, place + 3, after.text)
         elif verb.lower in ("has", "have") and phrase_at(sentence, place + 2) is not None:
             yield Put(place, place + 2, "with")
@@ -320,7 +315,7 @@ def _stands_alone(sentence: Sentence, place: int) -> bool:
     if token.tag in ("VBG", "VBN") and token.pos == "VERB":
         return place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag != "."
     where = prepositions().at(sentence, place)
-    return where is not None and words_of(sentence, where) in PLACES
+    return where is not None and words_of(sentence, where) in WORDS.places
 
 
 RELATIVE: Final = Rule(

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from counterpoint.generation.language.sentences import Put, Sentence, rewrite, span_text, word_set
+from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.sentences import Put, Sentence, rewrite, span_text
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
-    COPULAS,
     Clause,
     clause,
     exist_plural,
@@ -25,11 +25,7 @@ from counterpoint.generation.rules.clauses import (
     words as words_of,
 )
 from counterpoint.generation.rules.phrases import Range
-from counterpoint.generation.rules.voice import CONTACT, SKIES
 
-_POSTURES: Final = word_set("sit stand lie lay hang rest perch park seat sleep grow float")
-_SETTINGS: Final = word_set("in at on inside outside near")
-_SHOWN: Final = word_set("put place set locate show see display picture depict")
 _BOUND: Final = frozenset({"PRP", "PRP$", "WDT", "WP", "EX"})
 
 
@@ -56,7 +52,7 @@ def _inverted(sentence: Sentence, said: Clause) -> Iterator[Draft]:
     who = span_text(sentence, subject.start, subject.end)
     if said.said == "place" and where[0] == said.head:
         yield _moved(sentence, said, (said.head, said.end), be, who)
-    elif where[0] == said.head + 1 and sentence.lemma(said.head) in _POSTURES:
+    elif where[0] == said.head + 1 and sentence.lemma(said.head) in WORDS.resting:
         if said.said == "does":
             yield _moved(sentence, said, (where[0], said.end), tokens[said.head].lower, who)
         elif said.said in ("doing", "done"):
@@ -78,7 +74,7 @@ def _place_first(sentence: Sentence, said: Clause) -> Iterator[Draft]:
     noun = phrase_at(sentence, where[1])
     if noun is None or not is_scene(sentence.lemma(noun.noun)):
         return
-    if words_of(sentence, where) not in _SETTINGS or not _is_whole(sentence, said, where[0]):
+    if words_of(sentence, where) not in WORDS.settings or not _is_whole(sentence, said, where[0]):
         return
     verb = tokens[said.head].text
     if said.copula < 0 and said.said != "does":
@@ -96,11 +92,11 @@ def _is_whole(sentence: Sentence, said: Clause, place: int) -> bool:
     """Whether subject and verb stand without the place: "grazing", "riding a horse"."""
     if place == said.head + 1:
         lemma = sentence.lemma(said.head)
-        return lemma not in _POSTURES | COPULAS | _SHOWN
-    if sentence.lemma(said.head) not in CONTACT:
+        return lemma not in WORDS.resting | WORDS.copulas | WORDS.shown
+    if sentence.lemma(said.head) not in WORDS.contact:
         return False
     object_ = phrase_at(sentence, said.head + 1)
-    if sentence.lemma(said.end - 1) in SKIES:
+    if sentence.lemma(said.end - 1) in WORDS.skies:
         return False
     return object_ is not None and object_.end == place
 

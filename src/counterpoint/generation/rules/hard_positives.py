@@ -14,13 +14,13 @@ from typing import Final
 
 from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of, word_set
+from counterpoint.generation.language.lists import TABLES, WORDS
+from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_person, kinds
 from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
 from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
     Phrases,
     is_place_for,
     is_worn,
@@ -35,62 +35,19 @@ from counterpoint.generation.rules.sayings import sayings
 # Of a hundred captions, those that may get an edit if they get no other text. There are fewer edits
 # than those of `synonyms`, and alone a few of them would be most texts.
 _SPARE: Final = 2.0
-_AMOUNTS: Final = ABSTRACT | word_set(
-    "amount array assortment body collection crowd flock herd quantity selection"
-)
-# The verbs of the map, by their dictionary forms.
-_VERBS: Final = {
-    "hold": "grasp",
-    "hang": "dangle",
-    "walk": "stroll",
-    "eat": "ingest",
-    "look": "gaze",
-    "ride on": "travel on",
-    "ride": "travel on",
-}
+_VERBS: Final[dict[str, str]] = TABLES["map_verbs"]
 _BE: Final = {"VBZ": "is", "VBP": "are", "VBD": "was"}
 _PREPOSITIONS: Final = Phrases(
     ("on top of", "next to", "behind", "near", "under", "above", "by", "in", "beneath")
 )
 _RELATIONS: Final = {**SYNONYMS["relations"], "beneath": "under"}
-# What has a border that keeps things in.
-_BORDERED: Final = word_set("cage corral enclosure fence pen compound perimeter exhibit")
-_STAYING: Final = word_set("sit stand lie lay park pose wait rest hang sleep eat stop play graze")
-_FIRST: Final = word_set("on next behind near under above by in beneath")
 # Verbs, also before a noun: "a sitting man" is the same edit as "a man sitting".
 _ADJECTIVES: Final = {
     word: synonym
     for word, synonym in SYNONYMS["attributes"].items()
     if word not in ("eating", "hanging", "looking", "sitting", "walking")
 }
-# What the map says of more than the word means: made if doubtful texts are asked for.
-_DOUBTS: Final = {
-    **dict.fromkeys(("black", "blue", "brown", "green", "red", "white"), lexicon.NARROWER),
-    "young": "also: of those who only look it",
-    "small": "very small",
-    "wet": "a little wet",
-    "silver": "any colour of metal",
-    "long": "said of times and texts rather than of things",
-    "smiling": "one may smile and not be happy",
-    "standing": "also: of things that could lie",
-    "above": "of what touches",
-    "behind": "of what has a rear",
-    "clear": "a rare word",
-    "near": "not always as close",
-    "hold": "firmly, with the hand",
-    "hang": "loosely",
-    "walk": "slowly, for pleasure",
-    "look": "for a long time",
-    "eat": "a doctor's word",
-    "ride": "of vehicles rather than horses",
-    "ride on": "of vehicles rather than horses",
-}
-# Objects and places with which a doubtful verb of the map surely says the same.
-_FLAT: Final = word_set(
-    "table desk counter countertop bed plate tray stove dresser platter nightstand rug mat"
-)
-_SEATED: Final = word_set("people dog cat bear monkey")
-_TRAVELLED: Final = word_set("bus train subway ferry trolley tram")
+_DOUBTS: Final[dict[str, str]] = TABLES["map_doubts"]
 
 
 def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
@@ -127,7 +84,7 @@ def _odd(word: str, noun: str) -> str:
         return "of people rather than of things"
     if word in ("big", "large") and not lexicon.meanings(noun, "NOUN"):
         return "perhaps not of a thing"  # "a big hug"
-    return "of things rather than of numbers" if noun in _AMOUNTS else ""
+    return "of things rather than of numbers" if noun in WORDS.unsized else ""
 
 
 def _fits(word: str, noun: str) -> bool:
@@ -146,7 +103,7 @@ def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
                 yield Rewording(Put(i, i + 1, in_form_of(token, "sitting", "IN")), "seated", "sit")
         elif token.pos == "VERB" or token.lower in ("sitting", "riding", "holding"):
             yield from _verb_edits(sentence, i)
-        elif token.lower in _FIRST:
+        elif token.lower in WORDS.map_prepositions:
             if token.lower == "in" and _is_wearing(sentence, i):
                 yield Rewording(Put(i, i + 1, in_form_of(token, "wearing", "IN")), "in", "wear")
             yield from _preposition_edits(sentence, i)
@@ -198,7 +155,7 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
         form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
         sitter = _sitter(sentence, place)
         if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
-            doubt = "of people and pets" if _SEATED.isdisjoint(kinds(sitter)) else ""
+            doubt = "of people and pets" if WORDS.seated.isdisjoint(kinds(sitter)) else ""
             yield Rewording(
                 Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt
             )
@@ -222,7 +179,7 @@ def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
     """Whether a verb of the map surely says the same: to ride a bus is to travel on it."""
     if word not in ("ride", "ride on"):
         return False
-    return object_of(sentence, end) in _TRAVELLED and _person_before(sentence, place)
+    return object_of(sentence, end) in WORDS.travelled and _person_before(sentence, place)
 
 
 def _person_before(sentence: Sentence, verb: int) -> bool:
@@ -268,9 +225,9 @@ def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
 
 def _stiff(name: str, noun: str) -> str:
     """Why the map's word is not said of this place: "within a field", "to the rear of a fence"."""
-    if name == "in" and noun not in _BORDERED:
+    if name == "in" and noun not in WORDS.bordered:
         return "a formal word"
-    if name == "on top of" and noun not in _FLAT:
+    if name == "on top of" and noun not in WORDS.flat:
         return "also: on another part"  # on a bus, on a mountain
     return ""
 
@@ -289,9 +246,11 @@ def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
         itself = sentence.tokens[end].tag == "PRP"  # "by itself"
         if before is None or deed or itself or before.lower in ("side", "up", "setup"):
             return True
-        if object_of(sentence, end) in ABSTRACT:
+        if object_of(sentence, end) in WORDS.abstract:
             return True  # "by the side of the road"
-        return before.pos == "VERB" and sentence.lemma(place - 1) not in _STAYING  # "passing by"
+        return (
+            before.pos == "VERB" and sentence.lemma(place - 1) not in WORDS.staying_near
+        )  # "passing by"
     if name == "in":
         said = before is not None and (  # "dressed in", "covered in"
             before.tag in ("VBN", "VBD") or before.lower == "while"

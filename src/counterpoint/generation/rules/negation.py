@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -14,7 +15,6 @@ from counterpoint.generation.language.sentences import (
     inflected,
     plain,
     rewrite,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
@@ -26,18 +26,14 @@ from counterpoint.generation.rules.clauses import (
     is_person,
     phrase_at,
 )
-from counterpoint.generation.rules.phrases import ABSTRACT, noun_phrase_after, noun_phrase_before
+from counterpoint.generation.rules.phrases import noun_phrase_after, noun_phrase_before
 
 _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
-_QUANTITIES: Final = frozenset({"all", "both", "each", "some", "others", "one", "most", "many"})
-_VIEWS: Final = word_set("close closeup view photo photograph picture image shot scene painting")
-_BEHIND: Final = word_set("background foreground distance front")
-_NEGATIONS: Final = frozenset({"no", "not", "n't", "never", "none", "without", "nobody", "nothing"})
 
 
 def _negate(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
     del words
-    if any(token.lower in _NEGATIONS for token in sentence.tokens):
+    if any(token.lower in WORDS.denials for token in sentence.tokens):
         return  # a second negation would make it true again
     for subtype, found in (("rel", _verbs), ("obj", _possessions), ("obj", _existence)):
         puts = list(found(sentence))
@@ -47,7 +43,7 @@ def _negate(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways
 
 def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
     """ "is not sitting", "does not sit", "there is no dog"."""
-    if sentence.tokens[0].lower in _QUANTITIES:
+    if sentence.tokens[0].lower in WORDS.quantities:
         return  # "some people are not sitting" may be true of others
     for i, token in enumerate(sentence.tokens):
         before = sentence.tokens[i - 1] if i else None
@@ -107,7 +103,7 @@ def _relative(sentence: Sentence, noun: int) -> str:
 def _is_open(sentence: Sentence, verb: int) -> bool:
     """Whether it is not clear what is denied: "all are", "sits and eats"."""
     tokens = sentence.tokens
-    if verb and tokens[verb - 1].lower in _QUANTITIES:
+    if verb and tokens[verb - 1].lower in WORDS.quantities:
         return True
     if any(token.lower == "some" for token in tokens[verb + 1 :]):
         return True  # "does not have some graffiti"
@@ -151,7 +147,7 @@ def _lacking(sentence: Sentence, place: int) -> str:
     there = sentence.tokens[0].lower == "there"
     owner = phrase_at(sentence, 2 if there else 0)
     rest = sentence.tokens[place + 1 :]
-    beside = any(t.tag == "VBG" or t.lower in _BEHIND for t in rest)
+    beside = any(t.tag == "VBG" or t.lower in WORDS.behind for t in rest)
     if owner is None or owner.end != place or beside:
         return "without"
     return f"{_relative(sentence, owner.noun)} {'do' if owner.plural else 'does'} not have"
@@ -163,7 +159,7 @@ def _existence(sentence: Sentence) -> Iterator[list[Put]]:
     if any(token.tag in (*FINITE, "MD") for token in sentence.tokens) or len(sentence.tokens) < 2:
         return
     noun = next((i for i, token in enumerate(sentence.tokens) if token.tag in NOUNS), None)
-    if noun is None or sentence.lemma(noun) in ABSTRACT or _is_view(sentence):
+    if noun is None or sentence.lemma(noun) in WORDS.abstract or _is_view(sentence):
         return  # "there is no picture of a cat" says nothing of the cat
     phrase = noun_phrase_after(sentence, 0)
     if phrase is None or any(token.tag == "CC" for token in sentence.tokens):
@@ -178,7 +174,7 @@ def _is_view(sentence: Sentence) -> bool:
     """ "a close up of a cat", "a black and white photo of a cat"."""
     words = [token.lower for token in sentence.tokens]
     start = words[: words.index("of")] if "of" in words else []
-    return not _VIEWS.isdisjoint(start)
+    return not WORDS.views_and_scenes.isdisjoint(start)
 
 
 NEGATE: Final = Rule(

@@ -10,7 +10,8 @@ from functools import cache
 from typing import Final
 
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence, word_set
+from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence
 
 Range = tuple[int, int]
 
@@ -19,22 +20,6 @@ _MODIFIERS: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "NN", "NNS", "N
 _BEFORE: Final = _MODIFIERS - {"VBG", "RB", "NNS"}
 _STARTS: Final = _DETERMINERS | ADJECTIVES | NOUNS | {"NNP", "PRP", "VBN"}
 _NEXT: Final = ADJECTIVES | {"VBG", "VBN", "RB"}  # after a noun, they are not part of its phrase
-_ARTICLES: Final = frozenset({"a", "an", "the"})
-# Nouns for a place in the image or an amount, not for a thing that can be replaced.
-ABSTRACT: Final = word_set(
-    """air background bottom bunch closeup couple day distance edge end foreground front group half
-    image kind line lot middle number pair part photo photograph picture piece rear row scene shot
-    side sort top type variety view way"""
-)
-
-GENDERED: Final = word_set("he she him her his hers himself herself")
-PARTICLES: Final = word_set("up down off out back over around away together still")
-STATES: Final = word_set(
-    """action afternoon color colour day daylight daytime display evening flight hand motion morning
-    mouth night play progress rain shade snow summer sun time traffic use winter"""
-)
-
-_NO_PLACES: Final = ABSTRACT | STATES
 
 
 def noun_phrase_after(sentence: Sentence, start: int) -> Range | None:
@@ -69,7 +54,7 @@ def noun_phrase_before(sentence: Sentence, end: int) -> Range | None:
     while place > 0 and tokens[place - 1].tag in _DETERMINERS:
         place -= 1
     # "sitting" in "a sitting cat" is inside, in "a man holding cats" it is not
-    if place > 1 and tokens[place - 1].tag == "VBG" and tokens[place - 2].lower in _ARTICLES:
+    if place > 1 and tokens[place - 1].tag == "VBG" and tokens[place - 2].lower in WORDS.articles:
         place -= 2
     while place < end and tokens[place].tag == "HYPH":
         place += 1
@@ -97,7 +82,7 @@ def things(sentence: Sentence) -> list[int]:
         and not (i + 1 < len(tokens) and tokens[i + 1].tag in NOUNS)
         and not (i + 1 < len(tokens) and tokens[i + 1].tag in ("HYPH", "POS"))
         and not (i > 0 and tokens[i - 1].tag == "HYPH")
-        and sentence.lemma(i) not in ABSTRACT
+        and sentence.lemma(i) not in WORDS.abstract
     ]
 
 
@@ -116,16 +101,10 @@ def attributes(sentence: Sentence) -> list[int]:
         i
         for i, token in enumerate(tokens)
         if token.tag in ADJECTIVES
-        and token.lower not in _VAGUE
+        and token.lower not in WORDS.vague_adjectives
         and not (i + 1 < len(tokens) and tokens[i + 1].tag == "HYPH")
         and not (i > 0 and tokens[i - 1].tag == "HYPH")
     ]
-
-
-_VAGUE: Final = word_set(
-    """able different few full many more most much other own same several such various next front
-    first second last certain able ready"""
-)
 
 
 def noun_described(sentence: Sentence, number: int) -> int:
@@ -217,4 +196,4 @@ def is_place_for(sentence: Sentence, place: int) -> bool:
     if phrase is None:
         return starts_phrase(sentence, place) and sentence.tokens[place].tag == "PRP"
     head = phrase[1] - 1
-    return sentence.lemma(head) not in _NO_PLACES and not is_worn(sentence, head)
+    return sentence.lemma(head) not in WORDS.no_places and not is_worn(sentence, head)

@@ -16,21 +16,18 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     NOUNS,
     Put,
     Sentence,
     in_form_of,
     rewrite,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
 from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
-    PARTICLES,
-    STATES,
     Range,
     attributes,
     is_place_for,
@@ -51,14 +48,10 @@ _SVLC: Final = {
     "state": ("state", "age", "feeling", "heat", "food_state", "weather", "light", "surface"),
     "relation": ("place", "handling", "movement", "posture", "looking", "food_action"),
 }
-_FULL: Final = word_set("full fill with people wet rain rainy")
 _NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_COUNTED: Final = word_set("both one each other another either all")  # they speak of the number
 
 
-_POSTURES: Final = word_set("sit stand lie kneel sleep walk run jump dance graze")
 _SLIDING: Final = ("ski", "snow", "sled", "slid")
-_CALM: Final = word_set("hold look wear eat watch read use smile talk drink pose have dress")
 
 
 def relation_slot(sentence: Sentence, place: int) -> Slot | None:
@@ -124,7 +117,7 @@ def _contradicts(sentence: Sentence, place: int, other: str) -> bool:
     """Whether the caption goes on to say otherwise: "an empty room filled with people"."""
     lemmas = sentence.lemmas
     near = [*lemmas[max(0, place - 2) : place], *lemmas[place + 1 : place + 5]]
-    full = other in ("empty", "quiet", "deserted", "dry") and not _FULL.isdisjoint(near)
+    full = other in ("empty", "quiet", "deserted", "dry") and not WORDS.full.isdisjoint(near)
     return full or lexicon.exclude(other, lemmas[place - 1]) if place else full
 
 
@@ -141,7 +134,7 @@ def _numbers(sentence: Sentence) -> list[Choice]:
     """ "two dogs": the next numbers, unless the caption goes on to speak of the number."""
     tokens = sentence.tokens
     found: list[Choice] = []
-    if any(token.lower in _COUNTED for token in tokens):
+    if any(token.lower in WORDS.counted for token in tokens):
         return found
     for i, token in enumerate(tokens):
         noun = noun_described(sentence, i) if token.tag == "CD" else -1
@@ -185,10 +178,10 @@ def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
         before -= 1
     verb = sentence.lemma(before) if tokens[before].pos == "VERB" else ""
     verbs = (sentence.lemma(i) for i, token in enumerate(tokens) if token.pos == "VERB")
-    if not fitting.STAYING.issuperset(verbs) and slot.word not in fitting.PATHS:
+    if not WORDS.staying.issuperset(verbs) and slot.word not in WORDS.paths:
         return  # "riding up a pool on a skateboard"
     subject = _subject(sentence, before + 1)
-    if not verb and not fitting.is_thing(subject) and not fitting.is_any(subject, fitting.ANIMATE):
+    if not verb and not fitting.is_thing(subject) and not fitting.is_any(subject, WORDS.animate):
         return  # "a trick on a skateboard"
     if slot.word == "down" and any(lemma.startswith(_SLIDING) for lemma in sentence.lemmas):
         return  # "snowboarding up a hill"
@@ -205,7 +198,7 @@ def _subject(sentence: Sentence, end: int) -> str:
     heads = (i for i in range(end - 1, -1, -1) if tags[i] in NOUNS)
     nouns = [i for i in heads if i + 1 == len(tags) or tags[i + 1] not in NOUNS]
     names = [name_of(sentence, i) for i in nouns]
-    animate = (name for name in names if fitting.is_any(name, fitting.ANIMATE))
+    animate = (name for name in names if fitting.is_any(name, WORDS.animate))
     if names and sentence.tokens[end - 1].pos == "NOUN":
         return names[0]  # "a man with a cat on his lap"
     return next(animate, names[0] if names else "")
@@ -220,7 +213,11 @@ def _doings(sentence: Sentence, slot: Slot) -> Iterator[str]:
     rest = verbs - {slot.word.partition(" ")[0]}
     for other in _done(sentence, slot, subject):
         # "lying on a beach trying to catch": with what else is done, one can sit or stand
-        if not rest or (other in ("sit", "stand") and rest <= _CALM) or other not in _POSTURES:
+        if (
+            not rest
+            or (other in ("sit", "stand") and rest <= WORDS.calm)
+            or other not in WORDS.replaced_postures
+        ):
             yield other
 
 
@@ -234,15 +231,20 @@ def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
         end = phrase[1] if phrase is not None else len(tokens)
         rest = tokens[end] if end < len(tokens) else None
         said = rest is not None and (  # "a pizza being served", "a board down a ramp"
-            rest.tag in ("VBG", "VBN") or rest.lower in fitting.PATHS | {"from", "to"}
+            rest.tag in ("VBG", "VBN") or rest.lower in WORDS.paths | {"from", "to"}
         )
         if phrase is not None and not said and not starts_phrase(sentence, end):
             yield from fitting.verbs_for(slot.word, name_of(sentence, phrase[1] - 1), subject)
-    elif after.tag == "IN" and after.lower not in PARTICLES - {"around", "over", "down", "up"}:
+    elif after.tag == "IN" and after.lower not in WORDS.particles - {
+        "around",
+        "over",
+        "down",
+        "up",
+    }:
         where = prepositions().at(sentence, end)
         if where is not None and starts_phrase(sentence, where[1]):
             place = object_of(sentence, where[1])
-            if place in ABSTRACT | STATES:
+            if place in WORDS.abstract | WORDS.states:
                 return  # "jumping in the air"
             yield from fitting.doings_for(slot.word, subject, after.lower, place)
 
@@ -260,7 +262,9 @@ def _ways(sentence: Sentence, choices: Sequence[Choice], rng: Random) -> Ways:
     count = min(_TRIES[choices[0][0].subtype], len(left))
     for slot, other in rng.sample(left, count):
         token = sentence.tokens[slot.where[0]]
-        form = other if other in fitting.PLURAL else in_form_of(token, other, _tag(sentence, slot))
+        form = (
+            other if other in WORDS.plural_nouns else in_form_of(token, other, _tag(sentence, slot))
+        )
         if form:
             yield Draft(rewrite(sentence, (Put(*slot.where, form),)), "replace", slot.subtype)
 

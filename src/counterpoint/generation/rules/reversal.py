@@ -16,16 +16,15 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
-    MASS_NOUNS,
     NOUNS,
     Put,
     Sentence,
     rewrite,
     span_text,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
@@ -43,7 +42,6 @@ from counterpoint.generation.rules.clauses import (
     words as words_of,
 )
 from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
     Range,
     is_worn,
     noun_phrase_after,
@@ -51,16 +49,6 @@ from counterpoint.generation.rules.phrases import (
     prepositions,
 )
 
-_JOINTS: Final = frozenset({"and", "&", "or"})
-# What points back at the first conjunct, or says in which order things happen.
-_BOUND: Final = word_set(
-    """its his her their them it they he she him one ones other others another each both then
-    itself himself herself themselves same that which who more some"""
-)
-_PLACES: Final = word_set(
-    """in on at near by under above behind beside along outside inside around over below beneath
-    next across against atop within underneath"""
-)
 _IDIOMS: Final = frozenset(
     {
         *(("black", "white"), ("mac", "cheese"), ("salt", "pepper"), ("bed", "breakfast")),
@@ -69,30 +57,8 @@ _IDIOMS: Final = frozenset(
     }
 )
 _ARTICLES: Final = frozenset({"DT", "PRP$", "CD"})
-# Nouns that go without an article: "a sandwich and milk" is "milk and a sandwich".
-_MASS: Final = MASS_NOUNS | word_set(
-    """beer cake chicken chocolate coffee cream fish food fruit garlic hair ketchup mustard pasta
-    pepper salad salt sauce soda soup steak sugar tea trash water wine writing"""
-)
-_MANY: Final = frozenset({"several", "many", "various", "multiple", "few"})
-_AMOUNTS: Final = word_set(
-    """array assortment basket bowl bunch collection couple cup display group kind line lot mix
-    mixture number pair picture photo image pile plate platter row selection set stack table tray
-    type variety view"""
-)
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
-_VERBS: Final = frozenset({"stand", "walk", "look", "play", "rest", "graze", "watch", "run", "sit"})
 _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
-# Relations that can be told from the other side with a pronoun.
-_TURNED: Final = word_set(
-    """on in inside under behind beside near above over underneath beneath below atop by"""
-) | {"on top of", "in front of", "next to"}
-_STILL: Final = word_set(
-    """sit stand lie lay hang rest perch park sleep float grow place stack display mount seat tie"""
-)
-_HIM: Final = word_set("man boy guy gentleman father")
-_HER: Final = word_set("woman girl lady mother")
-_COPULAS: Final = frozenset({"is", "are", "was", "were"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
@@ -101,7 +67,7 @@ def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[W
     ways = [
         way
         for place, token in enumerate(sentence.tokens)
-        if token.lower in _JOINTS and 0 < place < len(sentence.tokens) - 1
+        if token.lower in WORDS.joints and 0 < place < len(sentence.tokens) - 1
         for way in (_reversed(sentence, place),)
         if way
     ]
@@ -164,7 +130,7 @@ def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
     left = noun_phrase_after(sentence, 0)
     if left is None or tokens[left[1]].tag != "VBG" or _bound(sentence, (joint + 1, end)):
         return ""
-    if any(t.lower in (*_JOINTS, ",") for t in (*tokens[:joint], *tokens[joint + 1 : end])):
+    if any(t.lower in (*WORDS.joints, ",") for t in (*tokens[:joint], *tokens[joint + 1 : end])):
         return ""
     return _exchange(sentence, (0, joint), (joint + 1, end))
 
@@ -178,10 +144,10 @@ def _participles(sentence: Sentence, joint: int) -> str:
     if len(starts) != 1 or starts[0] == 0 or tokens[joint + 1].pos != "VERB" or tag != "VBG":
         return ""
     between = tokens[starts[0] + 1 : joint]
-    if any(t.lower in (*_JOINTS, ",") or t.pos in ("VERB", "AUX", "SCONJ") for t in between):
+    if any(t.lower in (*WORDS.joints, ",") or t.pos in ("VERB", "AUX", "SCONJ") for t in between):
         return ""
     after = tokens[joint + 1 : end]
-    if any(t.lower in (*_JOINTS, ",", "while", "as") or t.tag in FINITE for t in after):
+    if any(t.lower in (*WORDS.joints, ",", "while", "as") or t.tag in FINITE for t in after):
         return ""
     if _bound(sentence, (joint + 1, end)) or tokens[joint - 1].pos == "VERB":
         return ""
@@ -196,9 +162,9 @@ def _ends_well(sentence: Sentence, left: Range, right: Range) -> bool:
     after = tokens[right[1]]
     if after.tag in ("VBZ", "VBP"):
         return left[0] == 0  # "a girl and a guy are": both are its subject
-    if tokens[right[1] - 1].lower in _VERBS:
+    if tokens[right[1] - 1].lower in WORDS.verbs_like_nouns:
         return False  # "a zebra and a giraffe stand in a zoo"
-    if after.lower not in _PLACES:
+    if after.lower not in WORDS.after_conjuncts:
         return False
     if left[0] > 0:  # "with trees and bushes near them", not "has a floor and wood on the wall"
         return right[1] + 1 < len(tokens) and tokens[right[1] + 1].tag == "PRP"
@@ -207,7 +173,7 @@ def _ends_well(sentence: Sentence, left: Range, right: Range) -> bool:
 
 
 def _bound(sentence: Sentence, where: Range) -> bool:
-    return any(token.lower in _BOUND for token in sentence.tokens[where[0] : where[1]])
+    return any(token.lower in WORDS.bound for token in sentence.tokens[where[0] : where[1]])
 
 
 def _shares_noun(sentence: Sentence, right: Range) -> bool:
@@ -227,11 +193,11 @@ def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
         return False
     before = tokens[left[0] - 1]
     bare = [
-        tokens[start].tag not in _ARTICLES and tokens[start].lower not in _MANY
+        tokens[start].tag not in _ARTICLES and tokens[start].lower not in WORDS.several
         for start, _ in (left, right)
     ]
     if before.lower == "of":  # "a mixture of rice and broccoli", not "cream of wheat and milk"
-        return bare[0] != bare[1] or sentence.lemma(left[0] - 2) not in _AMOUNTS
+        return bare[0] != bare[1] or sentence.lemma(left[0] - 2) not in WORDS.mixed
     if before.tag == ",":
         return bare[0] != bare[1]  # "a phone, watch and a pen"
     if before.lower == "with":  # not "filled with furniture and a window"
@@ -255,7 +221,7 @@ def _without_shared_article(sentence: Sentence, left: Range, right: Range) -> tu
     first, second, last = (sentence.tokens[i] for i in (left[0], right[0], right[1] - 1))
     shared = first.tag in ("DT", "PRP$") and second.tag not in _ARTICLES
     alike = (last.tag == "NNS") == (sentence.tokens[left[1] - 1].tag == "NNS")
-    if shared and alike and last.lower not in _MASS:
+    if shared and alike and last.lower not in WORDS.without_article:
         return (left[0] + 1, left[1]), right
     return left, right
 
@@ -302,7 +268,7 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     other = name if symmetric else lexicon.converse(name)
     if not other:
         return None
-    copula = relation[0] - 1 if tokens[relation[0] - 1].lower in _COPULAS else None
+    copula = relation[0] - 1 if tokens[relation[0] - 1].lower in WORDS.all_copulas else None
     left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
     right = noun_phrase_after(sentence, relation[1])
     end = len(tokens) - (tokens[-1].tag == ".")
@@ -333,9 +299,9 @@ def _place_turned(sentence: Sentence) -> Draft | None:
     if said.said == "with":
         return _without_pronoun(sentence, said)
     where = last_place(sentence, said)
-    if where is None or words_of(sentence, where) not in _TURNED:
+    if where is None or words_of(sentence, where) not in WORDS.turned:
         return None
-    posture = where[0] == said.head + 1 and sentence.lemma(said.head) in _STILL
+    posture = where[0] == said.head + 1 and sentence.lemma(said.head) in WORDS.still
     if not (where[0] == said.head or (posture and said.said in ("doing", "done"))):
         return None
     place = phrase_at(sentence, where[1])
@@ -344,7 +310,7 @@ def _place_turned(sentence: Sentence) -> Draft | None:
     pronoun = _pronoun(sentence, place)
     if not pronoun or sentence.tokens[place.start].lower == "other":
         return None
-    if sentence.lemma(place.noun) in ABSTRACT:
+    if sentence.lemma(place.noun) in WORDS.abstract:
         return None  # "standing in a row"
     link = ("have" if place.plural else "has") if said.copula >= 0 else "with"
     what = span_text(sentence, said.subject.start, said.subject.end)
@@ -360,10 +326,14 @@ def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
     if what is None or tokens[said.end - 1].lower not in ("it", "them"):
         return None
     place = what.end
-    if place < said.end and sentence.lemma(place) in _STILL and tokens[place].tag in _PARTICIPLES:
+    if (
+        place < said.end
+        and sentence.lemma(place) in WORDS.still
+        and tokens[place].tag in _PARTICIPLES
+    ):
         place += 1
     where = prepositions().at(sentence, place) if place < said.end - 1 else None
-    if where is None or where[1] != said.end - 1 or words_of(sentence, where) not in _TURNED:
+    if where is None or where[1] != said.end - 1 or words_of(sentence, where) not in WORDS.turned:
         return None
     if not (is_open(sentence, said.subject) and is_open(sentence, what)):
         return None
@@ -378,8 +348,8 @@ def _pronoun(sentence: Sentence, phrase: NounPhrase) -> str:
         return "them"
     if is_counted(sentence, phrase.noun):
         return ""  # "a pair of shoes": it or them
-    if lemma in _HIM or lemma in _HER:
-        return "him" if lemma in _HIM else "her"
+    if lemma in WORDS.him or lemma in WORDS.her:
+        return "him" if lemma in WORDS.him else "her"
     return "" if is_person(lemma) or phrase.noun + 1 < phrase.end else "it"
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     Sentence,
     Token,
     in_form_of,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import GENDERED, Range, things, whole
+from counterpoint.generation.rules.phrases import Range, things, whole
 
-_GROUNDS: Final = frozenset({"place", "building"})  # the rest goes with them
 _BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")
 
 
@@ -60,8 +59,8 @@ def siblings(sentence: Sentence, words: Vocabulary) -> list[Choice]:
         if of or name or odd or lemmas.count(lemmas[noun]) > 1 or not fitting.is_thing(slot.word):
             continue
         fits = _Surroundings.of(sentence, slot)
-        bound = fits.listed or "its" in lemmas or fitting.is_any(slot.word, _GROUNDS)
-        if bound and not fitting.is_any(slot.word, fitting.ANIMATE):
+        bound = fits.listed or "its" in lemmas or fitting.is_any(slot.word, WORDS.grounds)
+        if bound and not fitting.is_any(slot.word, WORDS.animate):
             continue  # "cars and a bus": a motorcycle may be there, too
         if fitting.is_held_by(slot.word, fits.before, (lemmas[i] for i in heads if i != noun)):
             continue
@@ -76,9 +75,6 @@ def siblings(sentence: Sentence, words: Vocabulary) -> list[Choice]:
             and company.knows(other)
         ]
     return found
-
-
-_DO_ALL: Final = fitting.PEOPLE | {"dog", "cat"}
 
 
 class _Company(NamedTuple):
@@ -111,7 +107,7 @@ class _Company(NamedTuple):
 
         People do everything, so a person stands for a person anywhere, and so do cats and dogs.
         """
-        if fitting.is_any(other, _DO_ALL):
+        if fitting.is_any(other, WORDS.do_all):
             return True
         form = in_form_of(self.token, other, self.tag).lower().split() or [other]
         return all(
@@ -164,7 +160,7 @@ class _Surroundings(NamedTuple):
             adjectives,
             _preposition(sentence, start - 1) if governor and governor.tag == "IN" else "",
             sentence.lemma(start - 1) if governor and governor.pos == "VERB" else "",
-            not any(token.lower in GENDERED for token in tokens),
+            not any(token.lower in WORDS.gendered for token in tokens),
             _is_listed(sentence, start, slot.where[1]),
         )
 
@@ -173,19 +169,16 @@ class _Surroundings(NamedTuple):
         counted = fitting.is_countable(other)
         if counted is not None and self.countable not in (None, counted):
             return False
-        if not self.neutral and fitting.is_any(other, fitting.PEOPLE):
+        if not self.neutral and fitting.is_any(other, WORDS.people):
             return False  # "a woman with his dog"
         return (
             fitting.is_usual(other)
             and fitting.can_replace(self.noun, other)
-            and not (self.countable and other in fitting.PLURAL)
+            and not (self.countable and other in WORDS.plural_nouns)
             and all(_fits(adjective, other) for adjective in self.adjectives)
             and (not self.before or fitting.follows(self.before, other))
             and fitting.can_take(self.verb, self.noun, other)
         )
-
-
-_BESIDE: Final = word_set("and or with near by beside alongside next")
 
 
 def _is_listed(sentence: Sentence, start: int, end: int) -> bool:
@@ -195,7 +188,7 @@ def _is_listed(sentence: Sentence, start: int, end: int) -> bool:
     if before == "to" and start > 1:
         before = tokens[start - 2].lower
     after = tokens[end].lower if end < len(tokens) else ""
-    return before in _BESIDE or before == "," or after in ("and", "or", ",")
+    return before in WORDS.beside or before == "," or after in ("and", "or", ",")
 
 
 def _fits(adjective: str, noun: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from counterpoint._util.articles import article
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
@@ -16,36 +17,16 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     in_form_of,
     is_plural,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_person, kinds
 from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
-from counterpoint.generation.rules.phrases import (
-    ABSTRACT,
-    Range,
-    attributes,
-    said_of,
-    starts_phrase,
-    things,
-)
+from counterpoint.generation.rules.phrases import Range, attributes, said_of, starts_phrase, things
 from counterpoint.generation.rules.replacement import relation_slot
 
 _SPARE: Final = 4.0  # of a hundred captions, those that may get an edit if they get no other text
-_RAILS: Final = word_set(
-    "train railroad railway rail track subway cable coaster locomotive trolley"
-)
-_BARE: Final = frozenset(  # "under construction"
-    {"in", "on", "under", "underneath", "beneath", "near", "inside", "on top of"}
-)
-# What needs more than a noun to be sure; `hard-positives` has it.
-_SAID: Final = frozenset({"by", "jump", "leap", "photograph", "get on", "climb up", "point to"})
 _PARTS: Final = NOUNS | {"VB", "VBP"}
-_SIZES: Final = word_set("large big small little huge giant enormous gigantic massive medium")
-_AMOUNTS: Final = ABSTRACT | word_set(
-    "amount number quantity portion group crowd variety array smile herd flock row pile bunch stack"
-)
 
 
 def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
@@ -130,7 +111,7 @@ def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
     if name == "counter":
         return "on" not in {token.lower for token in tokens[max(0, start - 3) : start]}
     if name == "car":
-        return not _RAILS.isdisjoint(lemmas)  # those of a train
+        return not WORDS.rails.isdisjoint(lemmas)  # those of a train
     if name in ("father", "mother", "dad", "mom"):
         return any("animal" in kinds(lemma) for lemma in lemmas)
     if name == "glasses":
@@ -170,7 +151,7 @@ def _is_fixed(sentence: Sentence, place: int, noun: str) -> bool:
         return True
     if lemma == "assorted" and place and tokens[place - 1].lower in ("some", "other", "all"):
         return True
-    if lemma in _SIZES and noun in _AMOUNTS:
+    if lemma in WORDS.sizes and noun in WORDS.amounts:
         return True
     if lemma in ("huge", "giant") and is_person(noun):
         return True  # a giant is tall, too
@@ -189,11 +170,11 @@ def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Reword
         if slot is None or (token.tag in ("VBN", "VBD") and lexicon.meanings(token.lower, "ADJ")):
             continue  # "a closed door", "a door closed by a man": one edit has one subtype
         after = sentence.tokens[slot.where[1]] if slot.where[1] < len(sentence.tokens) else None
-        if after is not None and after.tag in NOUNS and slot.word in _BARE:
+        if after is not None and after.tag in NOUNS and slot.word in WORDS.before_bare_nouns:
             continue  # "inside case of", "under construction"
         if i and sentence.tokens[i - 1].lower == "from" and slot.pos == "ADP":
             continue  # "from inside a car"
-        if slot.word in _SAID:
+        if slot.word in WORDS.other_methods:
             continue
         if slot.word == "up against" and i and sentence.lemma(i - 1) == "line":
             continue

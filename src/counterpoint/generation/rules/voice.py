@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import (
     Put,
     Sentence,
     inflected,
     rewrite,
     span_text,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
@@ -32,26 +32,9 @@ from counterpoint.generation.rules.clauses import (
     phrase_at,
     words as words_of,
 )
-from counterpoint.generation.rules.phrases import ABSTRACT, is_worn, prepositions
+from counterpoint.generation.rules.phrases import is_worn, prepositions
 
-# What is done to a thing where the doer is: the place of one is the place of both.
-CONTACT: Final = word_set(
-    """bite blow brush carry catch chew chop clean cook cut decorate drag drink drive eat examine
-    feed fix fly groom guide hit hold hug inspect kick kiss lead lick lift load operate paint
-    perform pet play polish pour prepare prune pull push read repair ride sell serve shear slice
-    sniff spray stir swing tow use walk wash wear"""
-)
-_AFAR: Final = word_set("chase cover follow herd photograph surround throw tow watch")
-VERBS: Final = CONTACT | _AFAR
-# Said of a lasting state without "being": "a table surrounded by chairs".
-_STILL: Final = frozenset({"cover", "surround"})
-_BY_HAND: Final = word_set("hold carry wear serve use read eat drink lead walk lift feed")
 _PARTICLES: Final = {"hold": ("up", "out"), "blow": ("out",), "lift": ("up",), "cut": ("up",)}
-_FIXED: Final = word_set("hand way turn place time part control look break bite picture class")
-_WAYS: Final = word_set("in on at along down through across near outside inside atop") | {
-    "on top of"
-}
-SKIES: Final = frozenset({"sky", "air"})  # where a kite is, and not who flies it
 _PRONOUNS: Final = frozenset({"PRP", "PRP$", "WP", "WDT"})
 
 
@@ -79,18 +62,18 @@ def _to_passive(sentence: Sentence, said: Clause) -> str:
     lemma = sentence.lemma(said.head)
     place = said.head + 1
     particle = _particle(sentence, place, lemma)
-    object_ = phrase_at(sentence, place + bool(particle)) if lemma in VERBS else None
+    object_ = phrase_at(sentence, place + bool(particle)) if lemma in WORDS.passive_verbs else None
     if object_ is None or said.subject.joined or not _movable(sentence, object_, lemma):
         return ""
     doer = sentence.lemma(said.subject.noun)
-    if lemma in _BY_HAND and not is_alive(doer) and doer != "hand":
+    if lemma in WORDS.by_hand and not is_alive(doer) and doer != "hand":
         return ""  # "a plate holding a slice"
     wave = lemma == "ride" and sentence.lemma(object_.noun) == "wave"
     if not _only_place(sentence, object_.end, said.end, lemma, wave=wave):
         return ""
     participle = inflected(lemma, "VBN") + (f" {particle}" if particle else "")
     be = "are" if exist_plural(sentence, object_) else "is"
-    being = "" if said.said == "does" or lemma in _STILL else "being "
+    being = "" if said.said == "does" or lemma in WORDS.lasting else "being "
     verb = f"{being}{participle} by"
     if said.copula >= 0 or said.said == "does":
         verb = f"{be} {verb}"
@@ -105,18 +88,18 @@ def _to_active(sentence: Sentence, said: Clause) -> str:
     place = verb + 1
     particle = _particle(sentence, place, lemma)
     place += bool(particle)
-    if lemma not in VERBS or place + 1 >= said.end or tokens[place].lower != "by":
+    if lemma not in WORDS.passive_verbs or place + 1 >= said.end or tokens[place].lower != "by":
         return ""
     doer = phrase_at(sentence, place + 1)
     if doer is None or not _movable(sentence, doer) or said.subject.joined:
         return ""
-    if lemma not in _STILL and not is_alive(sentence.lemma(doer.noun)):
+    if lemma not in WORDS.lasting and not is_alive(sentence.lemma(doer.noun)):
         return ""  # "a cake eaten by candlelight"
     if not _only_place(sentence, doer.end, said.end, lemma):
         return ""
     be = "are" if doer.plural else "is"
     form = inflected(lemma, "VBG")
-    if said.copula >= 0 and not being and lemma not in _STILL:
+    if said.copula >= 0 and not being and lemma not in WORDS.lasting:
         form = lemma if doer.plural else inflected(lemma, "VBZ")
     elif said.copula >= 0:
         form = f"{be} {form}"
@@ -150,7 +133,7 @@ def _movable(sentence: Sentence, phrase: NounPhrase, verb: str = "") -> bool:
     """Whether a phrase can be spoken of first: with an article, or several."""
     first = sentence.tokens[phrase.start]
     lemma = sentence.lemma(phrase.noun)
-    if lemma in ABSTRACT | _FIXED or (verb == "catch" and lemma == "wave"):
+    if lemma in WORDS.abstract | WORDS.fixed_objects or (verb == "catch" and lemma == "wave"):
         return False
     if verb == "wear" and not is_worn(sentence, phrase.noun):
         return False
@@ -162,13 +145,19 @@ def _only_place(sentence: Sentence, start: int, end: int, verb: str, *, wave: bo
     if start == end:
         return True
     where = prepositions().at(sentence, start)
-    if verb not in CONTACT or where is None or words_of(sentence, where) not in _WAYS:
+    if (
+        verb not in WORDS.contact
+        or where is None
+        or words_of(sentence, where) not in WORDS.passive_places
+    ):
         return False
     place = phrase_at(sentence, where[1]) if where[1] < end else None
     if place is None or place.end != end:
         return False
     lemma = sentence.lemma(place.noun)
-    return (is_scene(lemma) and lemma not in SKIES) or (wave and lemma in ("surfboard", "board"))
+    return (is_scene(lemma) and lemma not in WORDS.skies) or (
+        wave and lemma in ("surfboard", "board")
+    )
 
 
 PASSIVE: Final = Rule(

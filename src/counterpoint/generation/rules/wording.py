@@ -8,64 +8,27 @@ another".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
-    MASS_NOUNS,
     NOUNS,
     Put,
     Sentence,
     rewrite,
-    word_set,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_counted, phrase_at
 from counterpoint.generation.rules.phrases import Phrases
 
-_NUMBERS: Final = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
-    "ten": "10",
-    "twelve": "12",
-}
+_NUMBERS: Final[dict[str, str]] = TABLES["figures"]
 _DIGITS: Final = {digit: word for word, digit in _NUMBERS.items()}
-# What replaces words before a plural noun. "a pair of" is only said of people and animals: a pair
-# of shoes is more than two shoes.
-_AMOUNTS: Final = {
-    "several": ("a number of",),
-    "a number of": ("several",),
-    "many": ("a lot of", "lots of", "numerous"),
-    "numerous": ("many", "a lot of"),
-    "a lot of": ("many",),
-    "lots of": ("many",),
-    "a large number of": ("many", "a lot of"),
-    "a variety of": ("various", "an assortment of"),
-    "an assortment of": ("a variety of", "assorted"),
-    "two": ("a pair of",),
-    "a pair of": ("two",),
-}
-_ANYWHERE: Final = {
-    "each other": ("one another",),
-    "one another": ("each other",),
-    "all of the": ("all the",),
-    "photo of": ("photograph of", "picture of"),
-    "photograph of": ("photo of", "picture of"),
-    "picture of": ("image of",),
-    "image of": ("picture of",),
-    "close up of": ("close-up of",),
-    "close - up of": ("close up of",),
-}
-_PAIRS: Final = frozenset({"two", "a pair of"})
+_AMOUNTS: Final[dict[str, list[str]]] = TABLES["amounts_before_plurals"]
+_ANYWHERE: Final[dict[str, list[str]]] = TABLES["anywhere"]
 # Of captions with these words, the share in which they are replaced.
 _KEPT: Final = {"two": 0.2, "three": 0.5, "several": 0.5}
 _STARTS: Final = frozenset({"DT", "PRP$", "CD", "PDT", "IN", "TO"})
@@ -111,6 +74,7 @@ def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, fl
         return  # a figure does not say whether a sentence begins with a capital
     if name.endswith(" of") and name in _ANYWHERE and any(t.pos == "VERB" for t in tokens[:start]):
         return  # "taking a picture of"
+    others: Sequence[str]
     if name in _ANYWHERE:
         others = _ANYWHERE[name]
     elif end == len(tokens) or tokens[end].tag == "HYPH" or before in ("HYPH", "DT", "PRP$"):
@@ -125,7 +89,7 @@ def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, fl
         yield Put(start, end, text), _KEPT.get(name, 1.0)
 
 
-def _of_plural(sentence: Sentence, name: str, place: int) -> tuple[str, ...]:
+def _of_plural(sentence: Sentence, name: str, place: int) -> Sequence[str]:
     """What may replace an amount before this noun phrase."""
     phrase = phrase_at(sentence, place)
     if phrase is None or not is_counted(sentence, phrase.noun):
@@ -138,7 +102,7 @@ def _of_plural(sentence: Sentence, name: str, place: int) -> tuple[str, ...]:
         number = ""  # not "three cats and 2 dogs"
     after = sentence.tokens[phrase.end].lower if phrase.end < len(sentence.tokens) else ""
     pair = alive and after not in ("and", ",", "or")  # "two men and a woman"
-    others = _AMOUNTS.get(name, ()) if name not in _PAIRS or pair else ()
+    others = _AMOUNTS.get(name, ()) if name not in WORDS.pairs or pair else ()
     # A sentence does not begin with a figure.
     return (*others, number) if number and (place > 1 or name in _DIGITS) else others
 
@@ -151,15 +115,10 @@ DETERMINERS: Final = Rule(
     _determiners,
 )
 
-_SHORT: Final = word_set("is are was were does did has have could would should")
-_DENYING: Final = frozenset({"no", "not", "n't", "without"})
-_LITTLE: Final = word_set("many much any more")
-_MASS: Final = MASS_NOUNS | word_set("""food hair light water wine""")
-
 
 def _denials(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
     del words
-    if _DENYING.isdisjoint([token.lower for token in sentence.tokens]):
+    if WORDS.denying.isdisjoint([token.lower for token in sentence.tokens]):
         return
     puts = [put for i in range(len(sentence.tokens) - 1) for put in _denied(sentence, i)]
     rng.shuffle(puts)
@@ -176,7 +135,7 @@ def _denied(sentence: Sentence, place: int) -> Iterator[Put]:
         yield Put(place, place + 2, "without any")
     elif first.lower == "without":
         yield from _without(sentence, place)
-    elif first.lower in _SHORT and second.lower in ("not", "n't"):
+    elif first.lower in WORDS.contracted and second.lower in ("not", "n't"):
         short = second.lower == "n't"
         yield Put(place, place + 2, f"{first.text} not" if short else f"{first.text}n't")
     elif both in ("are no", "is no") and place and tokens[place - 1].lower == "there":
@@ -199,14 +158,14 @@ def _without(sentence: Sentence, place: int) -> Iterator[Put]:
 def _noun_at(sentence: Sentence, place: int) -> str:
     """Whether a noun phrase without an article begins here: "many", "mass", or none."""
     tokens = sentence.tokens
-    if place >= len(tokens) or tokens[place].tag in _STARTS or tokens[place].lower in _LITTLE:
+    if place >= len(tokens) or tokens[place].tag in _STARTS or tokens[place].lower in WORDS.much:
         return ""
     phrase = phrase_at(sentence, place)
     if phrase is None:
         return ""
     if sentence.tokens[phrase.noun].tag == "NNS":
         return "many"
-    return "mass" if sentence.lemma(phrase.noun) in _MASS else ""
+    return "mass" if sentence.lemma(phrase.noun) in WORDS.denied_mass else ""
 
 
 DENIALS: Final = Rule(
