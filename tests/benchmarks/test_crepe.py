@@ -152,7 +152,7 @@ MALFORMED = {
 def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
     changes = MALFORMED[what]
     write_table(prod(tmp_path), [region(), region(**changes)])
-    with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2", next(iter(changes))):
+    with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2"):
         load("crepe/productivity", tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
     write_json(tmp_path / f"hard_positives/swapped_data/vl_checklist_{kind}.json", rows)
     name = f"vl_checklist_{kind}.json"
     paths = [tmp_path / f"hard_positives/{half}" / name for half in ("data", "swapped_data")]
-    with raises("E-FILES-MISMATCH", paths):
+    with raises("E-FILES-MISMATCH", *paths):
         load(REPLACE, tmp_path)
 
 
@@ -377,7 +377,7 @@ def test_captions_of_another_form_are_refused(caption: str, tmp_path: Path) -> N
     with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
         reverse_conjuncts(caption)
     write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
-    with raises("E-ROW-MALFORMED", "aro/visual_genome_attribution.json: row 2", "true_caption"):
+    with raises("E-ROW-MALFORMED", "aro/visual_genome_attribution.json: row 2"):
         load(SWAP, tmp_path)
 
 

@@ -73,7 +73,7 @@ def test_both_tests_are_the_default(tmp_path: Path) -> None:
 
 def test_an_unknown_test_is_refused(tmp_path: Path) -> None:
     write_all(tmp_path / "sugarcrepe_pp")
-    with raises("E-OPTION-INVALID", "sugarcrepe-pp", "tests", "ot"):
+    with raises("E-OPTION-INVALID", "tests", "ot"):
         load("sugarcrepe-pp:tests=ot", tmp_path)
 
 

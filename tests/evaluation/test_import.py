@@ -131,7 +131,7 @@ def test_ids_stay_texts(ending: str, mine: str) -> None:
     run = import_scores(write(all_rows(), ending), mine, "m", out="run")
     assert run.parts[mine].cases.ids.to_list() == list(IDS)
     wrong = [row | {"case_id": row["case_id"].lstrip("0")} for row in all_rows()]
-    with raises("E-PAIR-UNKNOWN", 1, ("7", 0, 2)):
+    with raises("E-PAIR-UNKNOWN", 1):
         import_scores(write(wrong, ending), mine, "m", out="run")
 
 
@@ -281,29 +281,29 @@ WRONG: dict[str, tuple[Rows, str, dict[str, object]]] = {
     "missing": (
         all_rows()[:3] + all_rows()[5:],
         "E-PAIR-MISSING",
-        {"count": 2, "first": ("7", 0, 0)},
+        {"count": 2, "first": "7"},
     ),
-    "many missing": (all_rows()[:-5], "E-PAIR-MISSING", {"count": 5, "first": ("a/0", 1, 1)}),
+    "many missing": (all_rows()[:-5], "E-PAIR-MISSING", {"count": 5, "first": "a/0"}),
     "twice": (
         [*all_rows(), all_rows()[4]],
         "E-PAIR-REPEATED",
-        {"count": 2, "first": ("7", 0, 1)},
+        {"count": 2, "first": "7"},
     ),
     "unknown": (
         [*all_rows(), *changed(0, case_id="y")[:1], *changed(0, case_id="07")[:1]],
         "E-CASE-UNKNOWN",
-        {"count": 2, "first": ("y", 0, 0)},
+        {"count": 2, "first": "y"},
     ),
     "image too large": (
         changed(2, image=1),
         "E-PAIR-UNKNOWN",
-        {"count": 1, "first": ("007", 1, 2)},
+        {"count": 1, "first": "007"},
     ),
     "caption too large": (changed(3, caption=2), "E-PAIR-UNKNOWN", {"count": 1}),
     "image below 0": (changed(3, image=-1), "E-PAIR-UNKNOWN", {"count": 1}),
     "caption below 0": (changed(3, caption=-1), "E-PAIR-UNKNOWN", {"count": 1}),
-    "no score": (changed(3, score=None), "E-VALUE-MISSING", {"count": 1, "first": ("7", 0, 0)}),
-    "no id": (changed(3, case_id=None), "E-VALUE-MISSING", {"count": 1, "first": (None, 0, 0)}),
+    "no score": (changed(3, score=None), "E-VALUE-MISSING", {"count": 1, "first": "7"}),
+    "no id": (changed(3, case_id=None), "E-VALUE-MISSING", {"count": 1}),
     "no image": (changed(3, image=None), "E-VALUE-MISSING", {"count": 1}),
 }
 
@@ -324,7 +324,7 @@ def test_what_is_wrong_is_counted_and_the_first_rows_named(
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
 def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
     found = changed(3, score=float(score) if ending == "parquet" else score)
-    with raises("E-SCORE-NON-FINITE", 1, ("7", 0, 0)):
+    with raises("E-SCORE-NON-FINITE", 1):
         import_scores(write(found, ending), mine, "m", out="run")
 
 

@@ -72,7 +72,7 @@ def test_the_order_of_the_columns_does_not_matter(benchmark: str) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "data"),
     [
-        (("square-1", "square-9"), "E-CASE-UNKNOWN", {"first": ("square-9", 0, 0)}),
+        (("square-1", "square-9"), "E-CASE-UNKNOWN", {"first": "square-9"}),
         (("0.3", "n/a"), "E-SCORE-INVALID", {"column": "C0I1", "case": "square-1"}),
         (("C1I1", "C1I7"), "E-PAIR-UNKNOWN", {"count": 2}),
         (("C1I1", "c1_i0"), "E-COLUMN-REPEATED", {}),

@@ -210,7 +210,7 @@ def test_rows_of_the_file_are_named(tmp_path: Path, piece: int) -> None:
     spilling.PIECE = piece
     ids = ["a", "b", "c", "b", "d", "a", "a"]
     path = write_lines(tmp_path / "repeated.jsonl", *map(line, ids))
-    with raises("E-CASE-DUPLICATE", "a", [1, 6]) as caught:
+    with raises("E-CASE-DUPLICATE", "a") as caught:
         read_cases(path)
     assert "5 rows share an id" in str(caught.value)
     path = write_lines(tmp_path / "bad.jsonl", *map(line, "abc"), line("d", captions=["", "y"]))
@@ -226,7 +226,7 @@ def test_ids_of_one_hash_are_compared(tmp_path: Path, monkeypatch: pytest.Monkey
     path = write_lines(tmp_path / "cases.jsonl", *map(line, "abcde"))
     assert read_cases(path).ids.to_list() == list("abcde")
     path = write_lines(tmp_path / "twice.jsonl", *map(line, "abcdc"))
-    with raises("E-CASE-DUPLICATE", "c", [3, 5]):
+    with raises("E-CASE-DUPLICATE", "c"):
         read_cases(path)
 
 

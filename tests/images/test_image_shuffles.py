@@ -136,5 +136,5 @@ def test_a_shuffle_of_nothing_is_refused(
 
 def test_a_shuffle_of_a_broken_picture_is_refused(tmp_path: Path, store: Store) -> None:
     (tmp_path / "b.png").write_bytes(encoded(noise(0))[:60])
-    found = refusal(tmp_path, "shuffle-rows:1:b.png", store)
+    found = refusal(tmp_path, "shuffle-rows:1:b.png", store, key=False)
     assert found == "E-IMAGE-BROKEN"

@@ -307,7 +307,9 @@ def test_unknown_names_are_answered_with_near_ones():
 
 def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    message = refusal(f"open_clip:local-dir:{save_model(tmp_path / 'm')}", "E-DEVICE-MISSING")
+    message = refusal(
+        f"open_clip:local-dir:{save_model(tmp_path / 'm')}", "E-DEVICE-MISSING", "cuda"
+    )
     assert "cpu or auto" in message
     assert Runtime(LoadOptions("auto")).device == "cpu"
 

@@ -393,7 +393,7 @@ def test_runs_that_share_nothing_are_refused() -> None:
     cases = table(10)
     a = run_of(part(cases, random_scores(cases, 0), name="one"), model="clip")
     b = run_of(part(cases, random_scores(cases, 0), name="two"), model="siglip")
-    with raises("E-RUNS-DISJOINT", ("clip", "siglip")):
+    with raises("E-RUNS-DISJOINT", "clip", "siglip"):
         compare(a, b)
     half = np.arange(10) < 5
     parts = [part(cases.keep(mask), np.zeros(15)) for mask in (half, ~half)]
@@ -423,7 +423,7 @@ def test_runs_of_other_protocols_need_one_to_agree_on() -> None:
         run_of(part(cases, random_scores(cases, seed), name))
         for seed, name in enumerate(("strict", "sugarcrepe"))
     )
-    with raises("E-PROTOCOLS-DIFFER", ("strict", "sugarcrepe")):
+    with raises("E-PROTOCOLS-DIFFER", "strict", "sugarcrepe"):
         compare(a, b)
     assert compare(a, b, PROTOCOLS["strict"], resamples=20)
 

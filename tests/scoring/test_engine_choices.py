@@ -193,7 +193,7 @@ def test_cases_that_it_cannot_choose_in_are_refused(tmp_path: Path, count: int) 
     truth = ((True,) * count, (False,) * count)
     table = build(Case("0", (ImageRef("a.png"), ImageRef("b.png")), captions, truth), root=tmp_path)
     model = Umpire()
-    with raises("E-CHOICE-CAPTIONS", "bench", count) as error:
+    with raises("E-CHOICE-CAPTIONS", "bench") as error:
         run_engine(model, {"bench": table}, tmp_path / "store")
     assert is_sentence(error.value) and model.asked == []
 

@@ -278,7 +278,7 @@ def test_what_is_not_finite_is_refused(
         return values
 
     found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
-    assert found == {"nonfinite": 1, "inputs": 2}
+    assert "1 of 2" in found
     # Nothing of that batch was kept: a model that has been mended starts afresh.
     scored = run_engine(kind(), {"bench": one_file(tmp_path)}, tmp_path / "store")["bench"]
     assert np.isfinite(scored.scores).all()
@@ -290,7 +290,7 @@ def test_one_bad_number_in_a_vector_is_enough(tmp_path: Path) -> None:
         return vectors
 
     found = complaint("E-MODEL-OUTPUT", spoil("encode_images", change, Towers()), tmp_path)
-    assert found == {"nonfinite": 1, "inputs": 2}
+    assert "1 of 2" in found
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)
@@ -299,7 +299,7 @@ def test_a_wrong_number_of_results_is_refused(
     tmp_path: Path, method: str, kind: type[Towers], change: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
-    assert found["inputs"] == 2 and found["results"] in (1, 3)
+    assert "2" in found and ("1" in found or "3" in found)
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)
@@ -325,7 +325,7 @@ def test_an_object_of_no_kind_is_refused(tmp_path: Path) -> None:
     class Nothing:
         fingerprint = "nothing"
 
-    assert complaint("E-MODEL-INVALID", Nothing(), tmp_path) == {"model": "Nothing"}
+    assert "Nothing" in complaint("E-MODEL-INVALID", Nothing(), tmp_path)
     with raises("E-MODEL-INVALID", "Nothing"):
         evaluate([("x", Nothing())], "world-swap:size=2", store=tmp_path, out=tmp_path / "run")  # type: ignore
     assert not (tmp_path / "run").exists()
@@ -358,12 +358,12 @@ class Incomplete:
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
     for names in (["context_length"], ["fingerprint", "encode_images"]):
         found = complaint("E-MODEL-INVALID", Incomplete(*names), tmp_path)
-        assert found == {"model": "Incomplete", "missing": names}
+        assert "Incomplete" in found and all(name in found for name in names)
 
 
 def test_what_is_no_model_at_all(tmp_path: Path) -> None:
-    assert complaint("E-MODEL-INVALID", 3, tmp_path) == {"model": "int"}
-    assert complaint("E-MODEL-INVALID", Towers, tmp_path) == {"model": "Towers"}
+    assert "int" in complaint("E-MODEL-INVALID", 3, tmp_path)
+    assert "Towers" in complaint("E-MODEL-INVALID", Towers, tmp_path)
     towers = Towers()
     towers.fingerprint = 7  # type: ignore[assignment]
-    assert complaint("E-MODEL-INVALID", towers, tmp_path) == {"model": "Towers"}
+    assert "Towers" in complaint("E-MODEL-INVALID", towers, tmp_path)

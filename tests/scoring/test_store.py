@@ -121,7 +121,7 @@ def test_values_of_any_size_are_kept(tmp_path: Path) -> None:
 
 def test_a_put_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     with Store(tmp_path) as opened:
-        with raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_FULL") as error:
+        with raises("E-STORE-UNUSABLE", tmp_path, "full") as error:
             with opened._connection:
                 opened._connection.execute("PRAGMA max_page_count = 25")
             opened.put({key(1): b"good", key("large"): bytes(1_000_000), key(2): b"good"})
@@ -327,7 +327,7 @@ def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_not_taken_for_damage(tmp_path: Path) -> None:
-    full = raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_FULL")
+    full = raises("E-STORE-UNUSABLE", tmp_path, "full")
     with full as error, Store(tmp_path) as opened:
         opened._connection.execute("PRAGMA max_page_count = 25")  # SQLite then says: disk full
         opened.put({key("large"): bytes(1_000_000)})
@@ -339,7 +339,7 @@ def test_a_read_only_store_can_be_read_and_says_why_it_is_not_written(tmp_path: 
     with Store(tmp_path) as opened:
         opened._connection.execute("PRAGMA query_only = ON")  # file modes do not stop root
         assert opened.get([key(7)]) == [bytes([7]) * ITEM]
-        with raises("E-STORE-UNUSABLE", tmp_path, "SQLITE_READONLY") as error:
+        with raises("E-STORE-UNUSABLE", tmp_path, "read-only") as error:
             opened.put({key(7): b"other"})
         assert is_sentence(error.value)
         opened.remember(key("file"), b"what may be lost does not end the run")
@@ -358,9 +358,9 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, below: str) ->
 @pytest.mark.parametrize(
     ("owner", "name", "failure", "cause"),
     [
-        (Path, "mkdir", PermissionError(13, "Permission denied"), "EACCES"),
-        (Path, "mkdir", OSError(28, "No space left on device"), "ENOSPC"),
-        (Path, "mkdir", OSError(30, "Read-only file system"), "EROFS"),
+        (Path, "mkdir", PermissionError(13, "Permission denied"), "permission denied"),
+        (Path, "mkdir", OSError(28, "No space left on device"), "disk is full"),
+        (Path, "mkdir", OSError(30, "Read-only file system"), "read-only"),
         (sqlite3, "connect", sqlite3.OperationalError("unable to open"), ""),
     ],
 )

@@ -295,14 +295,14 @@ def test_every_word_of_other_programs_stands_for_a_key():
 
 
 def test_a_change_without_a_value():
-    with raises("E-RECIPE-CHANGE", ["lr"]):
+    with raises("E-RECIPE-CHANGE", "lr"):
         load_recipe("hp-hn", ["lr"])
 
 
 def test_data_that_is_not_named_is_asked_for():
     from counterpoint.training.loop import train
 
-    with raises("E-DATA-MISSING", "pairs"):
+    with raises("E-DATA-MISSING"):
         train(load_recipe("hn"))
 
 

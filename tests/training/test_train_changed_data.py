@@ -59,7 +59,7 @@ def test_changed_captions_of_equal_length_are_refused(tmp_path, monkeypatch):
     path = training_file(tmp_path)
     broken_off(tmp_path, monkeypatch, f"data.path={path}")
     reversed_captions(path)
-    with raises("E-OUTPUT-EXISTS", "data.path", ["caption"]) as caught:
+    with raises("E-OUTPUT-EXISTS", "data.path", "caption") as caught:
         run(tmp_path, f"data.path={path}")
     assert "has changed since (caption); put the file back" in str(caught.value)
     assert steps_in(tmp_path / "run") == [2]
@@ -98,7 +98,7 @@ def test_a_changed_validation_file_is_refused(tmp_path, monkeypatch):
     changes = [f"data.path={training_file(tmp_path)}", held_out(tmp_path), "validation.every=2"]
     broken_off(tmp_path, monkeypatch, *changes)
     reversed_captions(tmp_path / "held" / "train.parquet")
-    with raises("E-OUTPUT-EXISTS", "validation.path", ["caption"]):
+    with raises("E-OUTPUT-EXISTS", "validation.path", "caption"):
         run(tmp_path, *changes)
 
 
@@ -125,7 +125,7 @@ def test_shards_with_other_texts_of_equal_length_are_refused(tmp_path, monkeypat
     size = path.stat().st_size
     shard(path, captions[::-1])
     assert path.stat().st_size == size
-    with raises("E-OUTPUT-EXISTS", "data.path", ["samples"]):
+    with raises("E-OUTPUT-EXISTS", "data.path", "samples"):
         run(tmp_path, *changes)
 
 

@@ -343,7 +343,7 @@ def test_problems_of_an_old_checkpoint():
 
 def test_a_wrong_folder_is_an_error_at_once(tmp_path):
     data = opened(training_file(tmp_path), images=tmp_path / "elsewhere")
-    with raises("E-DATA-UNREADABLE", str(tmp_path / "train.parquet")):
+    with raises("E-DATA-UNREADABLE", "train.parquet"):
         data.batch(0, 0)
 
 

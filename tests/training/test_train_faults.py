@@ -133,7 +133,7 @@ def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch
 def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, only, code, field):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
-    with raises(code, tmp_path / "a.tar", field):
+    with raises(code, tmp_path / "a.tar", field or ""):
         opened(tmp_path / "a.tar", batch=2, kind="webdataset", positives=False, only=only)
 
 
@@ -143,14 +143,14 @@ def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, on
 @pytest.mark.parametrize("change", ["wise=0.5", "cached_batch=4"])
 def test_running_means_are_not_mixed_or_cached(tmp_path, change):
     tiny_start(tmp_path / "start", RESNET)
-    with raises("E-RECIPE-INVALID", [change.partition("=")[0]]):
+    with raises("E-RECIPE-INVALID", change.partition("=")[0]):
         run_small(tmp_path, change)
     run_small(tmp_path, change, "freeze=image", "steps=1", out="frozen")
 
 
 def test_lora_that_would_leave_a_tower_out_is_refused(tmp_path):
     tiny_start(tmp_path / "start", RESNET)
-    with raises("E-LORA-TARGET", "attention", ["image"]):
+    with raises("E-LORA-TARGET", "attention", "image"):
         run_small(tmp_path, "lora.rank=2")
     run_small(tmp_path, "lora.rank=2", "freeze=image", "steps=1", out="frozen")
 
@@ -307,7 +307,7 @@ def test_what_is_missing_is_told_before_a_model_is_loaded(
 
 def test_mistakes_are_told_at_once_and_by_their_names():
     changes = ["loss.foo.weight=1", "lr=abc", "hn_wieght=3", "hn_weight=-1", "lora=none"]
-    keys = ["loss.foo.weight", "loss.negatives.weight", "lr", "hn_wieght"]
-    with raises("E-RECIPE-INVALID", keys) as told:
+    keys = ["loss.foo.weight", "hn_weight", "lr", "hn_wieght"]
+    with raises("E-RECIPE-INVALID", *keys) as told:
         load_recipe("hp-hn", changes, world=True)
     assert "did you mean 'hn_weight'" in str(told.value)

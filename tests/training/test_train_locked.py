@@ -276,7 +276,7 @@ def test_vectors_stand_for_photographs_that_are_not_there(tmp_path, as_file):
 def test_vectors_of_another_width_are_refused(tmp_path):
     id = start_in(tmp_path, "vit-bert")
     folder = vectors_in(tmp_path / "v", ["a.png"], np.ones((1, 15), np.float32))
-    with raises("E-VECTORS-INVALID", [15, 16]):
+    with raises("E-VECTORS-INVALID", 15, 16):
         build(recipe_in(tmp_path, id, "lock=image", f"data.vectors={folder}"), CPU)
     with raises("E-FILE-MISSING"):
         build(recipe_in(tmp_path, id, "lock=image", "data.vectors=nowhere"), CPU)

@@ -239,7 +239,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path, monkeypatch):
     from safetensors.torch import save_file
 
     save_file({name: value * 2 for name, value in state.items()}, path)
-    with raises("E-OUTPUT-EXISTS", "model"):
+    with raises("E-OUTPUT-EXISTS"):
         run_small(tmp_path)
 
 
@@ -289,7 +289,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_the_last(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints, "save_file", full)
-    with raises("E-OUTPUT-UNWRITABLE", "ENOSPC"):
+    with raises("E-OUTPUT-UNWRITABLE", "disk is full"):
         save(tmp_path, small(2), keep=1)
     found = load_last(tmp_path, CPU)
     assert found is not None and found.step == 1

@@ -144,7 +144,7 @@ def test_a_full_disk_is_said_with_the_place(write: Write, tmp_path: Path) -> Non
     write(tmp_path / "place", "old")
     opened = whole_file if write is write_file else whole_folder
     with (
-        raises("E-OUTPUT-UNWRITABLE", tmp_path / "place", "ENOSPC"),
+        raises("E-OUTPUT-UNWRITABLE", tmp_path / "place", "disk is full"),
         opened(tmp_path / "place", RunError),
         Path("/dev/full").open("w") as file,
     ):

@@ -15,7 +15,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -39,6 +39,8 @@ _KEYS: Final = ("auto_map", "auto_mapping", "trust_remote_code")
 _CONFIGS: Final = ("*config*.json", "model_index.json")
 _PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
 _LARGEST: Final = 32 * 2**20  # bytes of a config
+_DEEPEST: Final = 1000  # layers
+_SMALLEST: Final = 4  # weights in a byte of a file, quantised
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 
@@ -89,8 +91,7 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
     folder = None if source is None else _folder_of(source)
     if folder is not None:
         refuse_odd_files(id, folder)
-        if not options.trust_remote_code:
-            _refuse_configs(id, folder)
+        _refuse_configs(id, folder, trusted=options.trust_remote_code)
         if why := why_unreadable(folder):
             raise _broken(id, f"its tokenizer {why}")
     _watch_libraries()
@@ -116,6 +117,8 @@ def pretrained(kind: Any, source: Path | str, options: LoadOptions, **more: Any)
     """What `kind.from_pretrained` makes of a folder or repository, inside `guarded`."""
     if not _under_way:
         raise RuntimeError(f"{kind.__name__} is opened outside of `guarded`")
+    if Path(source).is_dir() and "gguf_file" not in more and "subfolder" not in more:
+        _refuse_size(kind, Path(source), options)
     return kind.from_pretrained(source, trust_remote_code=options.trust_remote_code, **more)
 
 
@@ -155,12 +158,39 @@ def _folder_of(source: Path | str) -> Path | None:
     return Path(source) if Path(source).is_dir() else _fetched(str(source))
 
 
-def _refuse_configs(id: str, folder: Path) -> None:
+def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
     for pattern in _CONFIGS:
         for path in sorted((*folder.glob(pattern), *folder.glob(f"*/{pattern}"))):
-            if key := _code_in(_read(id, path)):
-                where = path.relative_to(folder)
-                raise _refusal(id, f"{shortened(where)} names code of its own ({key})")
+            where, config = shortened(path.relative_to(folder)), _read(id, path)
+            if (key := _key_of(config, _leads_to_code)) and not trusted:
+                raise _refusal(id, f"{where} names code of its own ({key})")
+            if key := _key_of(config, _never_ends):
+                raise _broken(id, f"{where} asks for more than {_DEEPEST:,} layers ({key})")
+
+
+def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
+    """A config must not build more than its weights can fill: memory would run out first."""
+    import torch
+    import transformers
+
+    code = {"trust_remote_code": options.trust_remote_code}
+    with torch.device("meta"):
+        if hasattr(kind, "from_config"):
+            config = transformers.AutoConfig.from_pretrained(folder, **code)
+            model = kind.from_config(config, **code)
+        elif isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
+            model = kind(kind.config_class.from_pretrained(folder))
+        else:
+            return
+    files = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
+    room = sum(path.stat().st_size for path in files)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if count > _SMALLEST * room:
+        raise ModelError(
+            "E-CONFIG-MISMATCH",
+            f"{_under_way[-1].id}: config.json describes {count:.1e} weights, and its weights are "
+            f"{room:.1e} bytes; it does not belong to them.",
+        )
 
 
 def _fetched(repo: str) -> Path | None:
@@ -184,8 +214,8 @@ def _read(id: str, path: Path) -> object:
         ) from None
 
 
-def _code_in(config: object) -> str:
-    """The key in a config, at any depth, that leads to code; empty if there is none."""
+def _key_of(config: object, bad: Callable[[str, object], bool]) -> str:
+    """The key in a config, at any depth, that is bad with its value; empty if there is none."""
     left = [config]
     while left:
         value = left.pop()
@@ -193,17 +223,20 @@ def _code_in(config: object) -> str:
             left += value
         elif isinstance(value, dict):
             for key, inner in value.items():
-                if inner and (
-                    key in _KEYS or (key.endswith("_implementation") and _is_repo(inner))
-                ):
-                    return str(key)
+                if bad(key, inner):
+                    return shortened(key)
             left += value.values()
     return ""
 
 
-def _is_repo(value: object) -> bool:
-    """Whether an `attn_implementation` is not one of the library's but compiled code of the hub."""
-    return not isinstance(value, str) or "/" in value
+def _leads_to_code(key: str, value: object) -> bool:
+    # An `attn_implementation` that is not one of the library's is compiled code of the hub.
+    is_repo = key.endswith("_implementation") and (not isinstance(value, str) or "/" in value)
+    return bool(value) and (key in _KEYS or is_repo)
+
+
+def _never_ends(key: str, value: object) -> bool:
+    return "layer" in key and isinstance(value, int) and value > _DEEPEST
 
 
 # --- libraries ---------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ class PhotoChanges:
     ) -> Rendered | Rejection:
         """The photograph after one change, or why it was not made."""
         box = picture.ref.box if change == "crop" else None
-        if (refused := refusal(change, captions)) is not None:
+        if (refused := refusal(change, captions, boxed=box is not None)) is not None:
             return refused
         whole = picture if box is None else Picture(ImageRef(picture.ref.path), picture.root)
         try:

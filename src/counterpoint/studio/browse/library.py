@@ -85,7 +85,7 @@ def _folders(folder: Path, found: RunListing, depth: int) -> Iterator[Path]:
     for entry in entries:
         if entry.name.startswith(".") or not entry.is_dir():
             continue
-        why = refusal(entry.name)
+        why = refusal(entry.name, link=entry.is_symlink())
         if not why:
             yield from _folders(Path(entry.path), found, depth - 1)
         elif len(found.refused) < _MOST:
