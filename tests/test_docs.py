@@ -67,7 +67,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @every_page
 def test_files_of_the_repository_that_are_named_exist(page: Path) -> None:
-    paths = re.findall(r"\b(?:bench|docs|scripts|src|tests)/[\w./-]*\w", page.read_text())
+    paths = re.findall(r"\b(?:bench|docs|scripts|src|studies|tests)/[\w./-]*\w", page.read_text())
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 

@@ -15,7 +15,7 @@ from counterpoint.generation.rules.phrases import Range
 
 SHARE: Final = 0.5  # of a hundred captions, those in which an edit is made
 # In how many of a hundred captions of COCO and Flickr8k an edit could be made, where this is more
-# than `SHARE` (scripts/edit_shares.py --rates).
+# than `SHARE` (studies/edit_shares.py --rates).
 RATES: Final[dict[str, float]] = TABLES["rates"]
 
 

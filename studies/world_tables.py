@@ -1,6 +1,6 @@
 """Tables and plots of a study in the world (`world_study.py`), as docs/results.md shows them.
 
-    python scripts/world_tables.py FOLDER [--plots docs/figures]
+    python studies/world_tables.py FOLDER [--plots docs/figures]
 
 Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables).
 """

@@ -1,10 +1,10 @@
 """Count what the checks refuse: in published negatives, and in the world, where truth is known.
 
-    python scripts/count_flagged.py --world 20000
-    python scripts/count_flagged.py --negclip FILE.tsv --sugarcrepe FOLDER --examples 10
-    python scripts/count_flagged.py --hard-positives FOLDER
-    python scripts/count_flagged.py --pairs tests/generation/hard_pairs.csv
-    python scripts/count_flagged.py --said CAPTIONS.json
+    python studies/count_flagged.py --world 20000
+    python studies/count_flagged.py --negclip FILE.tsv --sugarcrepe FOLDER --examples 10
+    python studies/count_flagged.py --hard-positives FOLDER
+    python studies/count_flagged.py --pairs tests/generation/hard_pairs.csv
+    python studies/count_flagged.py --said CAPTIONS.json
 
 Published texts are first written in their caption's format, so that a lost capital hides nothing;
 how many are not so already is counted too. `--examples` draws that many flagged and as many passed

@@ -1,13 +1,13 @@
 """The recipes on photographs: locked-image tuning from one base, several seeds, all benchmarks.
 
-    python scripts/photo_study.py --photographs DATA --out OUT --parallel 10
+    python studies/photo_study.py --photographs DATA --out OUT --parallel 10
 
 This makes all of it: the data (`photo_data.py`), two towers that have never met, from the package
 index (examples/build_dino_minilm.py), what the image trunk makes of every photograph
 (`photo_vectors.py`), the base and other bases, every row, which starts from the base with the same
 seed (`study.py`), and the tables (`photo_tables.py`). The image trunk is locked in all of them.
 
-    python scripts/photo_study.py ... --recipes clip-ft hn --seeds 0 --base base-wise-0.5
+    python studies/photo_study.py ... --recipes clip-ft hn --seeds 0 --base base-wise-0.5
 
 runs some rows with one seed, and they start from another base.
 """

@@ -1,6 +1,6 @@
 """Tables of the study on photographs (`photo_study.py`).
 
-    python scripts/photo_tables.py FOLDER [--plots docs/figures] [--data FOLDER]
+    python studies/photo_tables.py FOLDER [--plots docs/figures] [--data FOLDER]
 
 Reads FOLDER/values. Writes FOLDER/table.csv (every number) and FOLDER/table.md (the tables). With
 the data of photo_data.py also FOLDER/examples.md: captions on which two rows differ, and the rows

@@ -1,6 +1,6 @@
 """The data of the study on photographs (`photo_study.py`): what is trained on, what is held out.
 
-    python scripts/photo_data.py --data DATA --out FOLDER
+    python studies/photo_data.py --data DATA --out FOLDER
 
 DATA is a data root with the annotations of the benchmarks and the photographs that are at hand.
 FOLDER gets

@@ -1,8 +1,8 @@
 """A reading of generated texts: a sample to judge, and what the judgements say.
 
-    python scripts/reading.py sample PAIRS... --each 40 -o sample.csv
-    python scripts/reading.py keep sample.csv JUDGED... -o docs/generate/reading.csv
-    python scripts/reading.py count docs/generate/reading.csv
+    python studies/reading.py sample PAIRS... --each 40 -o sample.csv
+    python studies/reading.py keep sample.csv JUDGED... -o docs/generate/reading.csv
+    python studies/reading.py count docs/generate/reading.csv
 
 The sample has `--each` texts of each method, drawn by a hash of the pair, so that the order of the
 files does not matter. A judged file has the columns number, label, english, possible and cause: 1

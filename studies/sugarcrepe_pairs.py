@@ -1,6 +1,6 @@
 """Make a pairs file of SugarCrepe's JSON files, refined or not.
 
-    python scripts/sugarcrepe_pairs.py FOLDER -o OUT.parquet
+    python studies/sugarcrepe_pairs.py FOLDER -o OUT.parquet
 
 The files are named TYPE_SUBTYPE.json (`replace_obj.json`). A pair's source is the file's name and
 its key there.
@@ -45,7 +45,7 @@ def main() -> None:
     files = sorted(args.folder.glob("*_*.json"))
     if not files:
         raise SystemExit(f"{args.folder}: no file such as replace_obj.json.")
-    about = {"made": "scripts/sugarcrepe_pairs.py", "files": [path.name for path in files]}
+    about = {"made": "studies/sugarcrepe_pairs.py", "files": [path.name for path in files]}
     rows = write_pairs(args.out, (tabulate(list(pairs_of(path))) for path in files), about)
     print(f"{rows:,} pairs of {len(files)} files: {args.out}")
 

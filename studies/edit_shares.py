@@ -1,8 +1,8 @@
 """Which edits the rules for positives make, and how large a share of a method each one is.
 
-    python scripts/edit_shares.py captions.json --limit 5000
-    python scripts/edit_shares.py captions.json --limit 5000 --method hard-positives
-    python scripts/edit_shares.py captions.json --limit 12000 --rates 0.5
+    python studies/edit_shares.py captions.json --limit 5000
+    python studies/edit_shares.py captions.json --limit 5000 --method hard-positives
+    python studies/edit_shares.py captions.json --limit 12000 --rates 0.5
 
 An edit is the words that were replaced and those that replaced them, as dictionary forms: "in >
 within". The texts are those of `counterpoint generate positives`, of all rules together or of the

@@ -1,6 +1,6 @@
 """Score the texts of a pairs file with a bigram language model, for `refine --scores`.
 
-    python scripts/bigram_scores.py CAPTIONS.json PAIRS.parquet -o scores.csv
+    python studies/bigram_scores.py CAPTIONS.json PAIRS.parquet -o scores.csv
 
 CAPTIONS is a JSON list of objects whose `caption` or `captions` is a text or a list of texts; use
 captions of other images than the pairs'. Two scores for every text, higher for likelier ones:

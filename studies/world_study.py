@@ -1,7 +1,7 @@
 """The recipes in the world: train them with several seeds and evaluate them.
 
-    python scripts/world_study.py --out FOLDER --seeds 0 1 2 --parallel 12
-    python scripts/world_tables.py FOLDER
+    python studies/world_study.py --out FOLDER --seeds 0 1 2 --parallel 12
+    python studies/world_tables.py FOLDER
 
 Every row is one command, `counterpoint train RECIPE --world seed=S ...`: see `study.py`. With
 `--base open_clip:local-dir:FOLDER` the rows start from another base than the one that ships.
