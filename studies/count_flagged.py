@@ -37,8 +37,8 @@ from counterpoint.generation.checks.checking import (
     normal,
     reasons,
 )
-from counterpoint.generation.checks.words import lemmas, role
 from counterpoint.generation.inputs.captions import open_captions
+from counterpoint.generation.language.words import lemmas, role
 from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.grammar import (

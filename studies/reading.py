@@ -20,6 +20,7 @@ from typing import Final
 
 import polars as pl
 
+from counterpoint.cases import shared_ends
 from counterpoint.generation.pairs import read_pairs
 
 JUDGED: Final = ("label", "english", "possible")
@@ -56,12 +57,7 @@ def keep(sampled: pl.DataFrame, judged: list[pl.DataFrame]) -> pl.DataFrame:
 def changed(caption: str, text: str) -> tuple[str, str]:
     """The words between what both have at the start and at the end."""
     one, two = caption.split(), text.split()
-    start = 0
-    while start < min(len(one), len(two)) and one[start] == two[start]:
-        start += 1
-    end = 0
-    while end < min(len(one), len(two)) - start and one[-1 - end] == two[-1 - end]:
-        end += 1
+    start, end = shared_ends(one, two)
     return " ".join(one[start : len(one) - end]), " ".join(two[start : len(two) - end])
 
 

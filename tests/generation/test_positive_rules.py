@@ -15,7 +15,7 @@ from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import edits
-from counterpoint.generation.rules.sayings import SAYINGS, Saying
+from counterpoint.generation.rules.edits import SAYINGS, Saying
 
 pytestmark = pytest.mark.slow
 

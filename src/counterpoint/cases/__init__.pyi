@@ -4,6 +4,7 @@ from .captions import (
     formatted as formatted,
     normal as normal,
     read_words as read_words,
+    shared_ends as shared_ends,
 )
 from .checks import (
     EMPTY_CAPTION as EMPTY_CAPTION,

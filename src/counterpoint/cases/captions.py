@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -78,3 +78,15 @@ def normal(text: str) -> tuple[str, ...]:
     For a text without words, it is its characters.
     """
     return read_words(text).words or tuple("".join(text.split()))
+
+
+def shared_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
+    """How many items two sequences share at the start, and of the rest at the end."""
+    shorter = min(len(old), len(new))
+    start = 0
+    while start < shorter and old[start] == new[start]:
+        start += 1
+    tail, rest = 0, shorter - start
+    while tail < rest and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return start, tail

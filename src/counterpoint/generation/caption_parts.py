@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from counterpoint.generation.checks.words import role
+from counterpoint.generation.language.phrases import noun_phrases
 from counterpoint.generation.language.sentences import Put, Sentence, plain, rewrite, tagged
+from counterpoint.generation.language.words import role
 from counterpoint.generation.pairs import changed_span
-from counterpoint.generation.rules.phrases import noun_phrases
 
 # Kinds of words that CLIC exchanges (Peleg et al. 2025); it leaves out articles, joints and signs.
 _EXCHANGED: Final = ("NOUN", "ADJ", "VERB", "ADP", "ADV", "NUM", "PRON", "PROPN")

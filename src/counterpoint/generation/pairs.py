@@ -42,7 +42,7 @@ from counterpoint._util.errors import DataError, reason
 from counterpoint._util.tables import parquet_columns, parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file
-from counterpoint.cases import ImageRef
+from counterpoint.cases import ImageRef, shared_ends
 from counterpoint.images import scheme_of
 
 Kind = Literal["negative", "positive"]
@@ -109,10 +109,7 @@ def changed_span(caption: str, text: str) -> tuple[int, int]:
 
     Everything before and after is as in the caption. Of a deletion it is empty.
     """
-    shorter = min(len(caption), len(text))
-    start = next((i for i in range(shorter) if caption[i] != text[i]), shorter)
-    rest = shorter - start
-    tail = next((i for i in range(rest) if caption[-1 - i] != text[-1 - i]), rest)
+    start, tail = shared_ends(caption, text)
     end = len(text) - tail
     if start == end:
         return start, end

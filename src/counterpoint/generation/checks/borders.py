@@ -14,9 +14,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from counterpoint.generation.checks.words import forms, genera, lemmas, role
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.words import forms, genera, lemmas, role
 
 Part = tuple[str, ...]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from counterpoint.cases import normal, read_words
-from counterpoint.generation.checks.words import lemmas
+from counterpoint.cases import normal, read_words, shared_ends
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.words import lemmas
 from counterpoint.generation.pairs import Type
 
 
@@ -74,18 +74,6 @@ class TextChange:
         if not self.same_bag:
             return None
         return find_exchange(self.before, self.removed, self.inserted, self.after, self.old.gaps)
-
-
-def shared_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many items two sequences share at the start, and of the rest at the end."""
-    shorter = min(len(old), len(new))
-    start = 0
-    while start < shorter and old[start] == new[start]:
-        start += 1
-    tail, rest = 0, shorter - start
-    while tail < rest and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    return start, tail
 
 
 def find_exchange(

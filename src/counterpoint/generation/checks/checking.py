@@ -22,7 +22,6 @@ from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
-from counterpoint.generation.checks.captions import said_by_another
 from counterpoint.generation.checks.change import (
     TextChange,
     changed,
@@ -47,12 +46,13 @@ from counterpoint.generation.checks.statements import (
     converse_exchange,
     moved_attribute,
     passive,
+    said_by_another,
     turned,
 )
 from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
-from counterpoint.generation.checks.words import forms, key, lemmas, negations, numbers, role
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.words import forms, key, lemmas, negations, numbers, role
 from counterpoint.generation.pairs import Kind, Type
 
 __all__ = [

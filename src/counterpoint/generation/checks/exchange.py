@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from counterpoint.cases import shared_ends
 from counterpoint.generation.checks.borders import (
     Context,
     Part,
@@ -29,9 +30,9 @@ from counterpoint.generation.checks.borders import (
     two_adjectives,
 )
 from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
-from counterpoint.generation.checks.words import forms, lemmas, role
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.words import forms, lemmas, role
 
 
 class Same(NamedTuple):
@@ -177,6 +178,7 @@ _TOGETHER: Final = frozenset(
 
 
 _JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
+_SHARED: Final = 3  # words on either side that both parts may share
 _ITEM: Final = 4  # words of an item in the middle of a list
 _JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
 
@@ -190,8 +192,8 @@ def same_meaning(change: Exchange) -> Same | None:
     if _fronted(change):
         return Same("same phrase", True)
     between, marks = change.between, change.marks
-    left = _common_tail(change.before, between)
-    right = _common_head(between[: len(between) - left], change.after)
+    left = min(shared_ends(change.before[::-1], between[::-1])[0], _SHARED)
+    right = min(shared_ends(between[: len(between) - left], change.after)[0], _SHARED)
     place = len(change.before) + len(change.first)
     for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
         for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
@@ -325,20 +327,6 @@ def _two_details(change: Exchange) -> bool:
     closed = not change.after or bool(change.marks[-1 - len(change.after)].strip())
     starts = {change.first[0], change.second[0]}
     return closed and not change.between and bool(change.before) and starts <= WORDS.details
-
-
-def _common_tail(a: Part, b: Part) -> int:
-    size = 0
-    while size < min(len(a), len(b), 3) and a[-1 - size] == b[-1 - size]:
-        size += 1
-    return size
-
-
-def _common_head(a: Part, b: Part) -> int:
-    size = 0
-    while size < min(len(a), len(b), 3) and a[size] == b[size]:
-        size += 1
-    return size
 
 
 def _joint(middle: Part, gaps: Part, first: Part) -> str:

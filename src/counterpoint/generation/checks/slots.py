@@ -7,9 +7,9 @@ from itertools import product
 from typing import Final, Protocol
 
 from counterpoint.generation.checks.change import TextChange
-from counterpoint.generation.checks.words import forms, genera, lemmas, numbers, role, spelling
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import TABLES, WORDS, keys_of
+from counterpoint.generation.language.words import forms, genera, lemmas, numbers, role, spelling
 
 Part = tuple[str, ...]
 _FORMS: Final = 24  # readings of a phrase that are looked up

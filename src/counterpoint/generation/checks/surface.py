@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from counterpoint._util.articles import fits
-from counterpoint.cases import read_words
-from counterpoint.generation.checks.change import TextChange, shared_ends
-from counterpoint.generation.checks.words import is_known
+from counterpoint.cases import read_words, shared_ends
+from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.words import is_known
 from counterpoint.generation.pairs import Type
 
 _LOST_BLANK: Final = re.compile(r"[,;:!?](?=[^\W\d_])|(?<=[^\W\d_.]{2})\.(?=[^\W\d_]{2})")

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from counterpoint._util.errors import DataError
+from counterpoint.cases import shared_ends
 from counterpoint.generation.export.groups import Group, LeftOut, Text
 from counterpoint.generation.pairs import KINDS, SUBTYPES, Kind
 
@@ -97,10 +98,7 @@ def changed_words(caption: str, text: str) -> tuple[tuple[str, ...], tuple[str, 
     old, new = ([w for w in each if w and w not in _ARTICLES] for each in (old, new))
     if sorted(old) == sorted(new):
         return (), ()
-    shorter = min(len(old), len(new))
-    start = next((i for i in range(shorter) if old[i] != new[i]), shorter)
-    rest = shorter - start
-    tail = next((i for i in range(rest) if old[-1 - i] != new[-1 - i]), rest)
+    start, tail = shared_ends(old, new)
     return tuple(old[start : len(old) - tail]), tuple(new[start : len(new) - tail])
 
 

@@ -27,10 +27,10 @@ from PIL import Image, ImageEnhance, ImageOps
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import digest
 from counterpoint.cases import ImageRef
-from counterpoint.generation.checks.words import numbers
 from counterpoint.generation.images.backends import ImageFolder, seed_of
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.language.words import numbers
 from counterpoint.generation.registry import Rejection
 from counterpoint.images import Picture
 

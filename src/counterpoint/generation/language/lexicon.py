@@ -31,6 +31,7 @@ __all__ = [
     "fields",
     "is_listed",
     "is_symmetric",
+    "kinds",
     "may_be_same",
     "may_be_symmetric",
     "meanings",
@@ -356,6 +357,14 @@ def _kinds(noun: str) -> frozenset[str]:
             found |= {index.meanings[number].head}
             found |= {index.meanings[kind].head for kind in index.above[number]}
     return frozenset(found)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def kinds(noun: str) -> frozenset[str]:
+    """The noun, and the heads of all that it surely is a kind of."""
+    index = _index()
+    own = (n for n in index.offered.get(noun, ()) if index.meanings[n].pos == "NOUN")
+    return frozenset({noun, *(index.meanings[kind].head for n in own for kind in index.above[n])})
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -28,6 +28,7 @@ import numpy as np
 
 from counterpoint._util.errors import DataError, reason
 from counterpoint._util.writing import whole_file
+from counterpoint.cases import shared_ends
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import Sentence, lemma, tagged
@@ -228,12 +229,7 @@ def _changed(term: Term, old: Sequence[int], new: Sequence[int]) -> float:
     are the same."""
     if old == new:
         return 0.0
-    begin = 2
-    while old[begin] == new[begin]:
-        begin += 1
-    end, rest = 1, min(len(old), len(new)) - begin
-    while end < rest and old[-1 - end] == new[-1 - end]:
-        end += 1
+    begin, end = shared_ends(old, new)
     more = min(0, 2 - end)  # two words after a change belong to n-grams with it
     return _sum(term, new, begin, len(new) + more) - _sum(term, old, begin, len(old) + more)
 

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from counterpoint.cases import normal
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import TABLES, WORDS, rows
+from counterpoint.generation.language.phrases import Range, noun_phrase_after, things, whole
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -30,7 +31,6 @@ from counterpoint.generation.language.sentences import (
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import Range, noun_phrase_after, things, whole
 from counterpoint.generation.rules.siblings import name_of
 
 _TRIES: Final = 3  # of many, the most plausible is always the same

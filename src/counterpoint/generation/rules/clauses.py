@@ -6,11 +6,12 @@ table". Rules that reword a whole caption share this reading. In doubt there is 
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import Range, is_worn, prepositions
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
@@ -19,7 +20,6 @@ from counterpoint.generation.language.sentences import (
     Token,
     lemma,
 )
-from counterpoint.generation.rules.phrases import Range, is_worn, prepositions
 
 Said = Literal["doing", "done", "does", "place", "with"]
 
@@ -49,33 +49,22 @@ class Clause(NamedTuple):
     end: int  # without the final mark
 
 
-@cache
-def kinds(noun: str) -> frozenset[str]:
-    """A noun, and all that it is a kind of by the lexicon."""
-    found, rest = {noun}, [noun]
-    while rest:
-        above = {k for m in lexicon.meanings(rest.pop(), "NOUN") for k in m.kinds} - found
-        found |= above
-        rest += above
-    return frozenset(found)
-
-
 def is_person(noun: str) -> bool:
-    return "people" in kinds(noun)
+    return "people" in lexicon.kinds(noun)
 
 
 def is_alive(noun: str) -> bool:
-    return not kinds(noun).isdisjoint(("people", "animal"))
+    return not lexicon.kinds(noun).isdisjoint(("people", "animal"))
 
 
 def is_scene(noun: str) -> bool:
     """Whether a noun is a place that holds all that a caption speaks of."""
-    return "place" in kinds(noun) or noun in WORDS.scenes
+    return "place" in lexicon.kinds(noun) or noun in WORDS.scenes
 
 
 def is_enclosed(noun: str) -> bool:
     """Whether a noun is a place with bounds: things are within it."""
-    return not kinds(noun).isdisjoint(("place", "room", *WORDS.holders))
+    return not lexicon.kinds(noun).isdisjoint(("place", "room", *WORDS.holders))
 
 
 def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
@@ -241,7 +230,7 @@ def _holds(sentence: Sentence, place: int, noun: int) -> bool:
     name = sentence.lemma(noun)
     before = range(place - 1, -1, -1)
     subject = next((i for i in before if sentence.tokens[i].tag in NOUNS), -1)
-    if is_scene(name) or not kinds(name).isdisjoint(WORDS.holders):
+    if is_scene(name) or not lexicon.kinds(name).isdisjoint(WORDS.holders):
         return True
     return bool(lexicon.meanings(name, "NOUN")) and not is_alive(sentence.lemma(subject))
 

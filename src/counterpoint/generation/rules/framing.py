@@ -15,6 +15,12 @@ from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import (
+    is_worn,
+    noun_phrase_before,
+    prepositions,
+    starts_phrase,
+)
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -37,16 +43,9 @@ from counterpoint.generation.rules.clauses import (
     is_enclosed,
     is_person,
     is_view,
-    kinds,
     phrase_at,
     verbs_joined,
     words as words_of,
-)
-from counterpoint.generation.rules.phrases import (
-    is_worn,
-    noun_phrase_before,
-    prepositions,
-    starts_phrase,
 )
 
 # How often a form is made that nearly every caption could have. (The others are of rare captions.)
@@ -237,7 +236,7 @@ def _owns(sentence: Sentence, said: Clause) -> bool:
         return False  # "with the seat open sitting in a bathroom"
     if any(token.lower in ("and", ",", "&") for token in rest) and not is_enclosed(lemma):
         return False
-    beside = is_alive(lemma) or not kinds(lemma).isdisjoint(("food", "drink"))
+    beside = is_alive(lemma) or not lexicon.kinds(lemma).isdisjoint(("food", "drink"))
     return bool(lexicon.meanings(lemma, "NOUN")) and not beside and not subject.joined
 
 

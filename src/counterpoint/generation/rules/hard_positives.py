@@ -15,12 +15,7 @@ from typing import Final
 from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import TABLES, WORDS
-from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of
-from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.registry import Rule, Ways
-from counterpoint.generation.rules.clauses import is_alive, is_person, kinds
-from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
-from counterpoint.generation.rules.phrases import (
+from counterpoint.generation.language.phrases import (
     Phrases,
     is_place_for,
     is_worn,
@@ -30,7 +25,11 @@ from counterpoint.generation.rules.phrases import (
     said_of,
     starts_phrase,
 )
-from counterpoint.generation.rules.sayings import sayings
+from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.registry import Rule, Ways
+from counterpoint.generation.rules.clauses import is_alive, is_person
+from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated, sayings
 
 # Of a hundred captions, those that may get an edit if they get no other text. There are fewer edits
 # than those of `synonyms`, and alone a few of them would be most texts.
@@ -155,7 +154,7 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
         form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
         sitter = _sitter(sentence, place)
         if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
-            doubt = "of people and pets" if WORDS.seated.isdisjoint(kinds(sitter)) else ""
+            doubt = "of people and pets" if WORDS.seated.isdisjoint(lexicon.kinds(sitter)) else ""
             yield Rewording(
                 Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt
             )

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import noun_phrase_after, noun_phrase_before
 from counterpoint.generation.language.sentences import (
     FINITE,
     NOUNS,
@@ -26,7 +27,6 @@ from counterpoint.generation.rules.clauses import (
     is_person,
     phrase_at,
 )
-from counterpoint.generation.rules.phrases import noun_phrase_after, noun_phrase_before
 
 _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 

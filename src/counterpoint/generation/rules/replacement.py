@@ -17,17 +17,7 @@ from typing import Final
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.sentences import (
-    NOUNS,
-    Put,
-    Sentence,
-    in_form_of,
-    rewrite,
-)
-from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.registry import Draft, Rule, Ways
-from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import (
+from counterpoint.generation.language.phrases import (
     Range,
     attributes,
     is_place_for,
@@ -38,6 +28,16 @@ from counterpoint.generation.rules.phrases import (
     said_of,
     starts_phrase,
 )
+from counterpoint.generation.language.sentences import (
+    NOUNS,
+    Put,
+    Sentence,
+    in_form_of,
+    rewrite,
+)
+from counterpoint.generation.language.wordnet import Vocabulary
+from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules import fitting
 from counterpoint.generation.rules.siblings import Choice, Slot, name_of, siblings
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked

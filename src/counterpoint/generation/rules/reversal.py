@@ -17,6 +17,13 @@ from typing import Final
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import (
+    Range,
+    is_worn,
+    noun_phrase_after,
+    noun_phrase_before,
+    prepositions,
+)
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
@@ -40,13 +47,6 @@ from counterpoint.generation.rules.clauses import (
     may_be_verb,
     phrase_at,
     words as words_of,
-)
-from counterpoint.generation.rules.phrases import (
-    Range,
-    is_worn,
-    noun_phrase_after,
-    noun_phrase_before,
-    prepositions,
 )
 
 _IDIOMS: Final = frozenset(

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import Range, things, whole
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     Sentence,
@@ -14,7 +15,6 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import Range, things, whole
 
 _BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")
 

@@ -5,6 +5,11 @@ tokens, singular nouns, plural nouns, adjectives, adverbs, verb phrases), at mos
 and five in all. `crepe-swap` exchanges two atoms of the same role: the things of two phrases, or
 the attributes of two things.
 
+`bind` exchanges the attributes, or the numbers, of two things: "a black dog and a white cat"
+becomes "a white dog and a black cat". The words are the same, and only what belongs to what has
+changed. Both exclude each other (two colours, two sizes, two numbers) and fit both nouns, so that
+the text is false, and possible. The pairs are a group of their own: `swap/bind`.
+
 `shuffle` makes ARO's four shuffles as normal sentences. The benchmark's own
 (benchmarks/word_order.py) keep the authors' tokens and random numbers, and with them the spaces
 that reveal a shuffle ("man ' s"). These do not.
@@ -16,8 +21,18 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
+from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import (
+    Range,
+    attributes,
+    noun_described,
+    noun_phrases,
+    things,
+    whole,
+)
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
@@ -28,19 +43,14 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
-from counterpoint.generation.rules.binding import unlike_adjectives
-from counterpoint.generation.rules.exchanges import (
+from counterpoint.generation.rules.siblings import name_of
+from counterpoint.generation.rules.swappable import (
+    fits,
+    has_one_colour,
+    unlike_adjectives,
     unlike_adverbs,
     unlike_nouns,
     unlike_verbs,
-)
-from counterpoint.generation.rules.phrases import (
-    Range,
-    attributes,
-    noun_described,
-    noun_phrases,
-    things,
-    whole,
 )
 
 _MOST: Final = 5
@@ -173,6 +183,85 @@ NEGCLIP: Final = Rule(
 CREPE: Final = Rule(
     "crepe-swap", "negative", "3", "two things, or the attributes of two things, swapped", _crepe
 )
+
+
+_MOST_BOUND: Final = 6
+_LISTS: Final = frozenset([",", ":", ";", "-", "--", "including", "containing"])
+
+
+class _Bound(NamedTuple):
+    """An attribute, and what it is said of."""
+
+    place: int
+    word: str
+    noun: int
+    name: str
+    pos: str
+
+
+def _bind(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words
+    found = [
+        swap(sentence, (a.place, a.place + 1), (b.place, b.place + 1))
+        for a, b in combinations(sorted(_bound(sentence)), 2)
+        if _can_exchange(sentence, a, b)
+    ]
+    some = rng.sample(found, min(_MOST_BOUND, len(found)))
+    yield [Draft(text, "swap", "bind") for text in some]
+
+
+def _bound(sentence: Sentence) -> Iterator[_Bound]:
+    tokens = sentence.tokens
+    numbers = [i for i, token in enumerate(tokens) if token.tag == "CD"]
+    # "an orange bus": nouns that are attributes
+    nouns = [
+        i
+        for i, token in enumerate(tokens[:-1])
+        if token.tag == "NN" and tokens[i + 1].tag in NOUNS and lexicon.meanings(token.lower, "ADJ")
+    ]
+    for pos, places in (("NUM", numbers), ("ADJ", [*attributes(sentence), *nouns])):
+        for place in places:
+            noun = noun_described(sentence, place)
+            if noun >= 0 and not _is_joined(sentence, place):
+                yield _Bound(place, sentence.lemma(place), noun, name_of(sentence, noun), pos)
+
+
+def _is_joined(sentence: Sentence, place: int) -> bool:
+    """A part of "black and white", "dark blue" or "blue-green"."""
+    tokens = sentence.tokens
+    for step in (-1, 1):
+        near = [tokens[i] for i in (place + step, place + 2 * step) if 0 <= i < len(tokens)]
+        if near and (near[0].lower == "-" or near[0].lower in WORDS.shades):
+            return True
+        if len(near) == 2 and near[0].lower in ("and", "or", ",", "&"):
+            return near[1].tag in ADJECTIVES or bool(lexicon.meanings(near[1].lower, "ADJ"))
+    return False
+
+
+def _can_exchange(sentence: Sentence, a: _Bound, b: _Bound) -> bool:
+    if a.noun == b.noun or a.name == b.name or a.pos != b.pos:
+        return False  # "a black dog and a white dog"
+    if not lexicon.exclude(a.word, b.word):
+        return False
+    if a.pos == "NUM":
+        plural = all(sentence.tokens[each.noun].tag == "NNS" for each in (a, b))
+        return plural and not _is_sum(sentence, a) and not _is_sum(sentence, b)
+    if has_one_colour(sentence, a.noun) or has_one_colour(sentence, b.noun):
+        return False
+    return fits(sentence, a.word, b.noun) and fits(sentence, b.word, a.noun)
+
+
+def _is_sum(sentence: Sentence, number: _Bound) -> bool:
+    """Whether what was counted is listed behind it: "four animals, a leopard and three bears"."""
+    after = sentence.tokens[number.noun + 1 : number.noun + 2]
+    return any(token.lower in _LISTS for token in after)
+
+
+BIND: Final = Rule(
+    "bind", "negative", "2", "the attributes or the numbers of two things exchanged", _bind
+)
+
+
 Words = list[str]
 Shuffle = Callable[[Words, Sequence[str], Random], Words]
 

@@ -10,6 +10,13 @@ from typing import Final
 from counterpoint._util.articles import article
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.phrases import (
+    Range,
+    attributes,
+    said_of,
+    starts_phrase,
+    things,
+)
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
@@ -20,9 +27,8 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
-from counterpoint.generation.rules.clauses import is_person, kinds
+from counterpoint.generation.rules.clauses import is_person
 from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
-from counterpoint.generation.rules.phrases import Range, attributes, said_of, starts_phrase, things
 from counterpoint.generation.rules.replacement import relation_slot
 
 _SPARE: Final = 4.0  # of a hundred captions, those that may get an edit if they get no other text
@@ -113,7 +119,7 @@ def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
     if name == "car":
         return not WORDS.rails.isdisjoint(lemmas)  # those of a train
     if name in ("father", "mother", "dad", "mom"):
-        return any("animal" in kinds(lemma) for lemma in lemmas)
+        return any("animal" in lexicon.kinds(lemma) for lemma in lemmas)
     if name == "glasses":
         return "wear" not in lemmas
     if name in ("man", "woman", "lady"):

@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language.lists import TABLES, WORDS
+from counterpoint.generation.language.phrases import Phrases
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
@@ -23,7 +24,6 @@ from counterpoint.generation.language.sentences import (
 from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_counted, phrase_at
-from counterpoint.generation.rules.phrases import Phrases
 
 _NUMBERS: Final[dict[str, str]] = TABLES["figures"]
 _DIGITS: Final = {digit: word for word, digit in _NUMBERS.items()}

@@ -11,19 +11,25 @@ from typing import Final
 
 from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.lists import WORDS, keys_of
+from counterpoint.generation.language.phrases import (
+    Range,
+    is_worn,
+    noun_described,
+    noun_phrase_after,
+)
 from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.phrases import Range, is_worn, noun_phrase_after
+from counterpoint.generation.rules.siblings import name_of
 
-UNLIKE: Final = "implausible: unlike kinds"
-PART: Final = "implausible: part of a phrase"
+_UNLIKE: Final = "implausible: unlike kinds"
+_PART: Final = "implausible: part of a phrase"
 _ARTICLE: Final = "implausible: article"
 _LIST: Final = "implausible: a list"
-SAME: Final = "implausible: the same kind"
+_SAME: Final = "implausible: the same kind"
 _LINKED: Final = "implausible: one holds the other"
-MUTUAL: Final = "implausible: may be true both ways"
+_MUTUAL: Final = "implausible: may be true both ways"
 _PRONOUN: Final = "implausible: pronoun"
-UNFIT: Final = "implausible: adjective of another noun"
+_UNFIT: Final = "implausible: adjective of another noun"
 _ADVERB: Final = "implausible: adverb"
 _VERB: Final = "implausible: verb of another phrase"
 
@@ -38,16 +44,16 @@ def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
     tokens = sentence.tokens
     one, two = first[1] - 1, second[1] - 1
     if tokens[one].tag != tokens[two].tag or tokens[one].tag not in NOUNS:
-        return UNLIKE
+        return _UNLIKE
     kinds = kind_of(sentence, first), kind_of(sentence, second)
     if kinds[0] not in WORDS.placed_kinds or (
         kinds[0] != kinds[1] and not WORDS.actors.issuperset(kinds)
     ):
-        return UNLIKE
+        return _UNLIKE
     if _is_same(sentence, first, second):
-        return SAME
+        return _SAME
     if _is_part(sentence, first) or _is_part(sentence, second):
-        return PART
+        return _PART
     if why := _linked(sentence, first, second, kinds):
         return why
     if "person" in kinds and (why := _unlike_persons(sentence, first, second, kinds)):
@@ -67,14 +73,14 @@ def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tupl
         kind != "person" or name in WORDS.anybody for kind, name in zip(kinds, names, strict=True)
     )
     if not anybody or lemmas & WORDS.of_some:
-        return UNLIKE
+        return _UNLIKE
     for where, name in ((first, names[1]), (second, names[0])):
         place = where[0] - 1
         while place >= 0 and sentence.tokens[place].tag in ADJECTIVES:
             word = sentence.lemma(place)
             grown = name not in WORDS.young and "size" in fitting.fields_of(word, "ADJ")
             if grown or not fitting.is_said_of(word, name):
-                return UNFIT  # "a small adult", "an old kid"
+                return _UNFIT  # "a small adult", "an old kid"
             place -= 1
     return ""
 
@@ -178,9 +184,11 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return "" if kinds[0] == "clothes" and _differ(sentence, first, second) else _LIST
     if kinds[0] == "clothes":
         names = {sentence.lemma(where[1] - 1) for where in (first, second)}
-        return UNFIT if names & WORDS.of_some else "" if _differ(sentence, first, second) else SAME
+        return (
+            _UNFIT if names & WORDS.of_some else "" if _differ(sentence, first, second) else _SAME
+        )
     if is_mutual(sentence, first[1], places.stop):
-        return MUTUAL
+        return _MUTUAL
     if _is_carrier(sentence, first) or _is_carrier(sentence, second):
         return _LINKED
     if _are_places(sentence, first, second):
@@ -188,7 +196,7 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
     verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
     alone = bool(verbs) and not any(token.tag in NOUNS for token in between)
     if alone and verbs <= WORDS.watching:
-        return MUTUAL  # who is looked at may look back
+        return _MUTUAL  # who is looked at may look back
     if kinds[0] != kinds[1]:  # a person and an animal
         return "" if alone and verbs <= WORDS.chasing else _LINKED
     if kinds[0] not in WORDS.loose_kinds or lemmas & {"as", "like"}:
@@ -201,7 +209,7 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return _LINKED
     if kinds[0] not in WORDS.actors and any(token.tag in NOUNS for token in between):
         near = _before(sentence, places.stop) in WORDS.swapped_near
-        return "" if near or kinds[0] in WORDS.stacked_kinds else MUTUAL  # both are in the scene
+        return "" if near or kinds[0] in WORDS.stacked_kinds else _MUTUAL  # both are in the scene
     still = kinds[0] == "vehicle" or not any(token.pos in ("NOUN", "VERB") for token in between)
     return (
         _LINKED
@@ -336,3 +344,86 @@ def _object(sentence: Sentence, place: int) -> str:
         of_one = place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag == "PRP"
         return "particle" if of_one else token.lower  # "looks at her" stays
     return "object" if token.pos in ("DET", "NOUN", "ADJ", "NUM", "PRON") else "end"
+
+
+# --- adjectives ----------------------------------------------------------------------------------
+
+
+def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
+    """Why two adjectives cannot change places: each has to fit the noun of the other."""
+    one, two = first[0], second[0]
+    nouns = noun_described(sentence, one), noun_described(sentence, two)
+    if -1 in nouns or nouns[0] == nouns[1]:
+        return _UNFIT
+    if _is_shaded(sentence, one) or _is_shaded(sentence, two):
+        return _PART
+    words = sentence.lemma(one), sentence.lemma(two)
+    if not lexicon.exclude(*words):
+        return _UNLIKE  # "a white sink in a small bathroom": both may be true of both
+    if any(has_one_colour(sentence, noun) for noun in nouns):
+        return _UNFIT
+    fields = [{m.field for m in lexicon.meanings(word, "ADJ")} for word in words]
+    if not (_joins(sentence, one, fields[1]) and _joins(sentence, two, fields[0])):
+        return _UNLIKE
+    same = sentence.lemma(nouns[0]) == sentence.lemma(nouns[1])
+    if same and is_mutual(sentence, nouns[0] + 1, phrase_start(sentence, two)):
+        return _MUTUAL  # "a young man riding with an older man"
+    if _describes(sentence, words[1], nouns[0]) or _describes(sentence, words[0], nouns[1]):
+        return _SAME
+    fit = fits(sentence, words[1], nouns[0]) and fits(sentence, words[0], nouns[1])
+    return "" if fit else _UNFIT
+
+
+def has_one_colour(sentence: Sentence, noun: int) -> bool:
+    """Whether a thing has a colour of its own: a stop sign, a traffic light."""
+    return sentence.lemma(noun) == "light" or sentence.tokens[max(noun - 1, 0)].lower == "stop"
+
+
+def _joins(sentence: Sentence, place: int, fields: set[str]) -> bool:
+    """Whether what comes to a place is like the adjective with which "and" joins it."""
+    tokens = sentence.tokens
+    for near in (place - 1, place + 1):  # "a green white truck"
+        if 0 <= near < len(tokens) and tokens[near].tag in ADJECTIVES:
+            senses = lexicon.meanings(sentence.lemma(near), "ADJ")
+            if not fields.isdisjoint(meaning.field for meaning in senses):
+                return False
+    for near, other in ((place - 1, place - 2), (place + 1, place + 2)):
+        if not 0 <= other < len(tokens) or tokens[near].lower not in ("and", ","):
+            continue
+        senses = lexicon.meanings(sentence.lemma(other), "ADJ")
+        if tokens[other].tag in ADJECTIVES and fields.isdisjoint(m.field for m in senses):
+            return False
+    return True
+
+
+def _describes(sentence: Sentence, word: str, noun: int) -> bool:
+    """Whether a word stands before a noun already: "a black and white dog, a black frisbee"."""
+    place = noun - 1
+    while place >= 0 and sentence.tokens[place].tag in (*ADJECTIVES, *NOUNS, "CC", ",", "VBN"):
+        if sentence.lemma(place) == word:
+            return True
+        place -= 1
+    return False
+
+
+def _is_shaded(sentence: Sentence, place: int) -> bool:
+    """ "light blue", "black and white", "red-haired", "polar bear"."""
+    tokens = sentence.tokens
+    before = tokens[place - 1] if place else None
+    after = tokens[place + 1] if place + 1 < len(tokens) else None
+    if before is not None and (before.lower in WORDS.shades or before.tag == "HYPH"):
+        return True
+    if after is None or after.tag == "HYPH" or after.lower.endswith(("colored", "coloured")):
+        return True
+    if {"black", "white"} <= {token.lower for token in tokens[max(0, place - 2) : place + 3]}:
+        return True
+    return after.tag in NOUNS and is_name(sentence, place)
+
+
+def fits(sentence: Sentence, adjective: str, noun: int) -> bool:
+    """Whether an adjective is said of a noun; one of no usual kind, if captions say so."""
+    if WORDS.usual_fields.isdisjoint(
+        fitting.fields_of(adjective, "ADJ")
+    ) and not plausibility.shipped().count(adjective, sentence.tokens[noun].lower):
+        return False  # "a residential jet"
+    return fitting.is_said_of(adjective, name_of(sentence, noun))
