@@ -9,6 +9,7 @@ from .captions import (
 from .checks import (
     EMPTY_CAPTION as EMPTY_CAPTION,
     refuse_malformed as refuse_malformed,
+    refuse_repeated_ids as refuse_repeated_ids,
 )
 from .files import read_cases as read_cases, write_cases as write_cases
 from .galleries import (
@@ -22,8 +23,8 @@ from .galleries import (
     unanswered as unanswered,
     without_images as without_images,
 )
-from .spilling import CHUNK as CHUNK, SpillingTable as SpillingTable, joined as joined
 from .table import (
+    CHUNK as CHUNK,
     NO_NEGATIVE as NO_NEGATIVE,
     OPTIONAL as OPTIONAL,
     PICTURE as PICTURE,

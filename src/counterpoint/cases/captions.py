@@ -30,15 +30,10 @@ def formatted(cases: Cases, name: str) -> Cases:
     """The cases with their captions in the format of this name."""
     if name in ("raw", BEFORE_SHUFFLES):
         return cases
-    rewrite = CAPTION_FORMATS[name]
-
-    def rewritten(piece: Cases) -> Cases:
-        lists = piece.frame["captions"].to_list()
-        captions = [[rewrite(text) for text in texts] for texts in lists]
-        column = pl.Series("captions", captions, dtype=pl.List(pl.String()))
-        return Cases(piece.frame.with_columns(column), piece.root)
-
-    return cases.each(rewritten)
+    rewrite, lists = CAPTION_FORMATS[name], cases.frame["captions"].to_list()
+    captions = [[rewrite(text) for text in texts] for texts in lists]
+    column = pl.Series("captions", captions, dtype=pl.List(pl.String()))
+    return Cases(cases.frame.with_columns(column), cases.root)
 
 
 BEFORE_SHUFFLES: Final = "aro, then shuffled"  # the loader has cleaned captions, then shuffled

@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import CaseError
@@ -184,15 +183,14 @@ def refuse_malformed(frame: pl.DataFrame, start: int, source: str, allowed: str 
         raise CaseError(check.code, f"{source}: row {where} (id {shown(id)}): {check.what}.")
 
 
-def refuse_duplicates(ids: pl.Series, source: str, numbers: np.ndarray) -> None:
-    """`numbers` are those of the rows that have these ids."""
+def refuse_repeated_ids(ids: pl.Series, source: str) -> None:
     repeated = ids.is_duplicated()
     if repeated.any():
         rows = repeated.arg_true()
         first = ids[int(rows[0])]
-        where = (numbers[(ids == first).to_numpy()] + 1).tolist()
+        one, two = ((ids == first).arg_true()[:2] + 1).to_list()
         raise CaseError(
             "E-CASE-DUPLICATE",
-            f"{source}: rows {where[0]} and {where[1]} have the same id {shown(first)} "
+            f"{source}: rows {one} and {two} have the same id {shown(first)} "
             f"({len(rows)} rows share an id); ids must be unique.",
         )

@@ -22,8 +22,7 @@ from counterpoint._util.errors import CaseError
 from counterpoint._util.tables import parquet_frames
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import whole_file
-from counterpoint.cases.spilling import CHUNK
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, columns_in, tabulate
+from counterpoint.cases.table import CHUNK, SCHEMA, Case, Cases, ImageRef, columns_in, tabulate
 
 
 def read_cases(path: str | Path) -> Cases:

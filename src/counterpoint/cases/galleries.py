@@ -83,10 +83,7 @@ def smaller_galleries(cases: Cases, count: int) -> Cases:
 
     Images with captions are preferred to those without.
     """
-    return cases.each(lambda piece: _smaller(piece, max(count, MANY)))
-
-
-def _smaller(cases: Cases, count: int) -> Cases:
+    count = max(count, MANY)
     large = np.flatnonzero(gallery_rows(cases) & (cases.image_counts > count)).tolist()
     surplus = {row: _surplus(cases.frame.row(row, named=True), count) for row in large}
     return without_images(cases, surplus).cases
@@ -108,9 +105,7 @@ def unanswered(cases: Cases) -> np.ndarray:
     """Marks cases without a positive or without a negative, unless their pairs are graded."""
     true = cases.frame["truth"].list.len().to_numpy()
     lacking = (true == 0) | (true == cases.image_counts * cases.caption_counts)
-    if "grades" in cases.frame.columns:
-        lacking &= cases.frame["grades"].is_null().to_numpy()
-    return np.asarray(lacking)
+    return np.asarray(lacking & ~cases.graded())
 
 
 def _prune(case: dict[str, Any], gone: set[int]) -> tuple[dict[str, Any], np.ndarray]:

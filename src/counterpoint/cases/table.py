@@ -29,7 +29,7 @@ to each. Truth is stored sparsely so that retrieval
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -40,10 +40,9 @@ import polars as pl
 
 from counterpoint._util.errors import CaseError
 from counterpoint._util.untrusted import shortened, shown
-from counterpoint.cases import spilling
-from counterpoint.cases.checks import refuse_duplicates, refuse_malformed
-from counterpoint.cases.spilling import CHUNK, SpillingTable
+from counterpoint.cases.checks import refuse_malformed, refuse_repeated_ids
 
+CHUNK: Final = 50_000  # rows read, checked and written at a time
 SCHEMA: Final = pl.Schema(
     {
         "id": pl.String(),
@@ -267,48 +266,16 @@ def _lengths(lists: pl.Series) -> np.ndarray:
     return lists.list.len().to_numpy().astype(np.int64)
 
 
-def _starts(frame: pl.DataFrame) -> np.ndarray:
-    """Where the pairs of each case of a table begin, with their number last."""
-    return offsets(_lengths(frame["images"]) * _lengths(frame["captions"]))
-
-
-def _truth_of(frame: pl.DataFrame) -> np.ndarray:
-    starts, cells = _starts(frame), frame["truth"]
-    truth = np.zeros(starts[-1], dtype=bool)
-    truth[np.repeat(starts[:-1], cells.list.len().to_numpy()) + cells.explode().to_numpy()] = True
-    return truth
-
-
-def _grades_of(frame: pl.DataFrame) -> np.ndarray:
-    starts, column = _starts(frame), frame["grades"]
-    grades = np.full(starts[-1], np.nan)
-    there = column.is_not_null().to_numpy()
-    marked = np.repeat(there, np.diff(starts))
-    grades[marked] = column.filter(pl.Series(there)).explode().to_numpy()
-    return grades
-
-
 class Cases:
     """A validated case table. `root` is the folder that relative image paths start from.
 
-    `absent` are the cases that a loader could not make. A table of more than `PIECE` cases may be
-    on disk: `pieces` has so many of them at a time, and `frame` reads all into memory.
+    `absent` are the cases that a loader could not make.
     """
 
     def __init__(
-        self,
-        rows: pl.DataFrame | SpillingTable,
-        root: Path | None = None,
-        absent: Sequence[Absent] = (),
+        self, frame: pl.DataFrame, root: Path | None = None, absent: Sequence[Absent] = ()
     ) -> None:
-        if isinstance(rows, pl.DataFrame):
-            self._rows = SpillingTable()
-            self._rows.hold(rows)
-        else:
-            self._rows = rows
-        self._frame: pl.DataFrame | None = None
-        self.root = root
-        self.absent = tuple(absent)
+        self.frame, self.root, self.absent = frame, root, tuple(absent)
 
     def __repr__(self) -> str:
         return f"Cases({len(self):,} cases, root={str(self.root)!r})"
@@ -321,91 +288,39 @@ class Cases:
         return cls.checked((tabulate(some) for some in lists), root, source)
 
     @classmethod
-    def checked(cls, frames: Iterator[pl.DataFrame], root: Path | None, source: str) -> Cases:
-        """A table from pieces, each of which is checked."""
-        rows = SpillingTable()
+    def checked(cls, frames: Iterable[pl.DataFrame], root: Path | None, source: str) -> Cases:
+        """A table from frames, each of which is checked."""
+        found, rows = list[pl.DataFrame](), 0
         for frame in frames:
-            refuse_malformed(frame, len(rows), source)
-            rows.add(frame)
-        if not len(rows):
+            refuse_malformed(frame, rows, source)
+            found.append(frame)
+            rows += frame.height
+        if not rows:
             raise CaseError("E-BENCHMARK-EMPTY", f"{source}: no cases.")
-        found = cls(rows, root)
-        found.refuse_repeated_ids(source)
-        return found
-
-    def refuse_repeated_ids(self, source: str) -> None:
-        """Ids are compared where their hashes are the same, so that not all are in memory."""
-        hashes = self._each(lambda frame: frame["id"].hash().to_numpy(), "id")
-        ordered = np.sort(hashes)
-        repeated = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(repeated):
-            rows = np.flatnonzero(np.isin(hashes, repeated))
-            refuse_duplicates(self.take(rows).ids, source, rows)
-
-    # --- in pieces ---------------------------------------------------------------------------
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The table in memory."""
-        if self._frame is None:
-            self._frame = self._rows.whole()
-        return self._frame
-
-    def frames(self, *columns: str) -> Iterator[pl.DataFrame]:
-        """The table, or some of its columns, in pieces."""
-        yield from self._rows.pieces(columns=columns or None)
-
-    def pieces(self) -> Iterator[Cases]:
-        """Tables of `PIECE` cases at most, one after the other."""
-        if len(self) <= spilling.PIECE:
-            yield self
-            return
-        for frame in self.frames():
-            yield Cases(frame, self.root)
-
-    def each(self, change: Callable[[Cases], Cases]) -> Cases:
-        """The table with every piece changed: cases must not depend on each other."""
-        if len(self) <= spilling.PIECE:
-            return change(self)
-        rows = SpillingTable()
-        for piece in self.pieces():
-            rows.add(change(piece).frame)
-        return Cases(rows, self.root, self.absent)
-
-    def take(self, rows: np.ndarray) -> Cases:
-        """Some cases, by their rows in ascending order."""
-        taken, start = SpillingTable(), 0
-        for frame in self.frames():
-            ends = np.searchsorted(rows, [start, start + frame.height])
-            taken.add(frame[rows[ends[0] : ends[1]] - start])
-            start += frame.height
-        return Cases(taken, self.root)
-
-    def _each(self, values: Callable[[pl.DataFrame], np.ndarray], *columns: str) -> np.ndarray:
-        """The values of all pieces, one after the other."""
-        return np.concatenate([values(frame) for frame in self.frames(*columns)])
-
-    # --- all cases ---------------------------------------------------------------------------
+        # Where only some frames have an optional column, the others get nulls.
+        cases = cls(pl.concat(found, how="diagonal"), root)
+        refuse_repeated_ids(cases.ids, source)
+        return cases
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self.frame.height
 
     @property
     def columns(self) -> pl.Schema:
         """The columns of the table, as far as a case table has them."""
-        return columns_in(self._rows.schema)
+        return columns_in(self.frame.columns)
 
     @property
     def ids(self) -> pl.Series:
-        return pl.concat([frame["id"] for frame in self.frames("id")])
+        return self.frame["id"]
 
     @property
     def image_counts(self) -> np.ndarray:
-        return self._each(lambda frame: _lengths(frame["images"]), "images")
+        return _lengths(self.frame["images"])
 
     @property
     def caption_counts(self) -> np.ndarray:
-        return self._each(lambda frame: _lengths(frame["captions"]), "captions")
+        return _lengths(self.frame["captions"])
 
     @property
     def pair_offsets(self) -> np.ndarray:
@@ -422,7 +337,11 @@ class Cases:
 
     def truth_flat(self) -> np.ndarray:
         """The truth of every pair, case by case, row by row."""
-        return self._each(_truth_of, "images", "captions", "truth")
+        starts, cells = self.pair_offsets, self.frame["truth"]
+        truth = np.zeros(starts[-1], dtype=bool)
+        true = np.repeat(starts[:-1], _lengths(cells)) + cells.explode().to_numpy()
+        truth[true] = True
+        return truth
 
     def blocks(self) -> Iterator[Block]:
         """The cases grouped by shape, so that metrics work on dense arrays."""
@@ -448,17 +367,22 @@ class Cases:
 
     def listed(self) -> np.ndarray:
         """Which cases name their queries."""
-        if "queries" not in self.columns:
+        return self._there("queries")
+
+    def graded(self) -> np.ndarray:
+        """Which cases have grades."""
+        return self._there("grades")
+
+    def _there(self, column: str) -> np.ndarray:
+        if column not in self.frame.columns:
             return np.zeros(len(self), dtype=bool)
-        return self.frame["queries"].is_not_null().to_numpy()
+        return self.frame[column].is_not_null().to_numpy()
 
     def questions(self) -> np.ndarray:
         """How many questions the captions of each case answer; 0 if they are no answers."""
-        if "questions" not in self.columns:
+        if "questions" not in self.frame.columns:
             return np.zeros(len(self), dtype=np.int64)
-        return self._each(
-            lambda frame: frame["questions"].fill_null(0).to_numpy().astype(np.int64), "questions"
-        )
+        return self.frame["questions"].fill_null(0).to_numpy().astype(np.int64)
 
     def choice_starts(self) -> np.ndarray:
         """Where the captions of an image begin among all pairs, or those that answer one question:
@@ -472,9 +396,13 @@ class Cases:
         """The grade of every pair, in the order of `pair_offsets`, NaN without one; None if no
         case has grades.
         """
-        if "grades" not in self.columns:
+        if "grades" not in self.frame.columns:
             return None
-        return self._each(_grades_of, "images", "captions", "grades")
+        starts, graded = self.pair_offsets, self.graded()
+        grades = np.full(starts[-1], np.nan)
+        there = self.frame["grades"].filter(pl.Series(graded))
+        grades[np.repeat(graded, np.diff(starts))] = there.explode().to_numpy()
+        return grades
 
     def case(self, row: int) -> Case:
         """One row as a `Case`, to show it."""
@@ -500,19 +428,19 @@ class Cases:
         """`count` cases, spread evenly over each group, so that groups keep their shares."""
         if count >= len(self):
             return self
-        first = (frame["groups"].list.first().fill_null("") for frame in self.frames("groups"))
-        by_group = np.argsort(pl.concat(first).rank("dense").to_numpy(), kind="stable")
+        first = self.frame["groups"].list.first().fill_null("")
+        by_group = np.argsort(first.rank("dense").to_numpy(), kind="stable")
         chosen = np.linspace(0, len(self) - 1, count).round().astype(np.int64)
-        return self.take(np.sort(by_group[chosen]))
+        return Cases(self.frame[np.sort(by_group[chosen])], self.root)
 
     def keep(self, mask: np.ndarray) -> Cases:
         if mask.all():
-            return Cases(self._rows, self.root)  # not a copy
-        return self.take(np.flatnonzero(mask))
+            return Cases(self.frame, self.root)  # not a copy
+        return Cases(self.frame.filter(pl.Series(mask)), self.root)
 
     def without_root(self) -> Cases:
         """The same cases, of which no image is opened: the folder of one machine is not in them."""
-        return Cases(self._rows, None, self.absent)
+        return Cases(self.frame, None, self.absent)
 
     def content_hash(self) -> str:
         """A digest of ids, image references, captions and truth: the same table, the same hash.
@@ -521,7 +449,6 @@ class Cases:
         `OPTIONAL`, without spaces, in UTF-8. Runs keep it, so it must never change.
         """
         digest = hashlib.sha256()
-        for frame in self.frames(*self.columns.names()):
-            for part in frame.iter_slices(CHUNK):
-                digest.update(part.write_ndjson().encode())
+        for part in self.frame.select(self.columns.names()).iter_slices(CHUNK):
+            digest.update(part.write_ndjson().encode())
         return digest.hexdigest()

@@ -282,16 +282,9 @@ def _both(run: Run) -> dict[str, Part]:
 def _clean_part(part: Part) -> Part:
     found = find_defects(part.cases, part.benchmark)
     sound = ~np.logical_or.reduce([*found.values(), np.zeros(len(part.cases), dtype=bool)])
-    pairs = np.repeat(sound, part.cases.image_counts * part.cases.caption_counts)
     if sound.all():
         return part
-    return replace(
-        part,
-        benchmark=f"{part.benchmark} (clean)",
-        whole=None,
-        cases=part.cases.keep(sound),
-        scores=part.scores[pairs],
-    )
+    return replace(part.keep(sound), benchmark=f"{part.benchmark} (clean)", whole=None)
 
 
 def _any_line(cases: Cases, wrong: Callable[[list[str], list[str]], bool]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ from counterpoint.evaluation.precision import AUTO, choose
 from counterpoint.evaluation.trained_on import overlap, paths_of_records, read_records
 from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions, check_model
-from counterpoint.runs import Part, Run, RunWriter, question, refuse_other
+from counterpoint.runs import Part, Run, question, refuse_empty, refuse_other, save_run
 from counterpoint.scoring import (
     Described,
     Model,
@@ -47,7 +47,6 @@ from counterpoint.scoring import (
     Scored,
     Work,
     check_kind,
-    needs_whole_tables,
     score,
     score_probe,
 )
@@ -189,10 +188,7 @@ def evaluate(
         for (name, model), folder in zip(chosen, folders, strict=True):
             work = Work(opened, batch, Named(bars, name))
             notes: list[str] = []
-            with (
-                RunWriter(folder, questions[name], tables.columns, overwrite=overwrite) as writer,
-                ExitStack() as stack,
-            ):
+            with ExitStack() as stack:
                 if model is None:
                     settings = choose(name, tables.unprobed(), loading, work)
                     notes += (f"{name}: {note}" for note in settings.notes)
@@ -200,13 +196,13 @@ def evaluate(
                     said = _said_of(model)
                     if settings.options.decode == "gpu" and said.get("decoder") != "GPU":
                         notes.append(f"{name}: JPEGs are decoded by Pillow, not on the GPU.")
-                for piece in tables.pieces(model):
-                    scored, probes = tables.score(model, piece, overlong, work)
-                    writer.add(*tables.parts(piece, scored, probes))
-                    notes += [probe.describe(on) for on, probe in probes.items()]
-                writer.refuse_empty()
+                scored, probes = tables.score(model, overlong, work)
+                parts = tables.parts(model, scored, probes)
+                notes += [probe.describe(on) for on, probe in probes.items()]
                 manifest = _manifest(model, options, [*opened.notes(), *notes])
-                runs.append(writer.finish(manifest))
+            run = Run(name, parts, manifest)
+            refuse_empty(run)
+            runs.append(save_run(run, folder, overwrite=overwrite))
     return runs[0] if one else runs
 
 
@@ -270,65 +266,33 @@ class _Tables:
         names = [name for name in self.cases if name not in self._training]
         return {name: (self.cases[name], self.protocols[name]) for name in names}
 
-    @property
-    def columns(self) -> set[str]:
-        """The columns of any of the tables."""
-        return {column for cases in self.cases.values() for column in cases.columns}
-
-    def pieces(self, model: Model) -> Iterator[dict[str, Cases]]:
-        """All cases in order, as many at a time as are in memory. Small tables share a piece.
-
-        A table is not cut where a score may depend on all of its cases.
-        """
-        self._cut = {name: np.zeros(0, dtype=np.uint64) for name in self.cases}
-        record = read_records(paths_of_records(_said_of(model)))
-        self._trained_on = {
-            name: None if record is None else overlap(record, cases)
-            for name, cases in self.cases.items()
-        }
-        piece: dict[str, Cases] = {}
-        for name, cases in self.cases.items():
-            whole = needs_whole_tables(model) or name in self._training
-            for number, some in enumerate([cases] if whole else cases.pieces()):
-                if number:
-                    yield piece
-                    piece = {}
-                piece[name] = some
-        yield piece
-
     def score(
-        self, model: Model, piece: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+        self, model: Model, overlong: Mapping[str, Overlong], work: Work
     ) -> tuple[dict[str, Scored], dict[str, Probed]]:
-        """The scores of a piece, and what is known of those by a linear probe."""
-        plain = {name: cases for name, cases in piece.items() if name not in self._training}
+        """The scores of all benchmarks, and what is known of those by a linear probe."""
+        plain = {name: cases for name, (cases, _) in self.unprobed().items()}
         scored = score(model, plain, overlong, work) if plain else {}
         probes = {
-            name: score_probe(model, name, self._training[name], cases, work)
-            for name, cases in piece.items()
-            if name in self._training
+            name: score_probe(model, name, training, self.cases[name], work)
+            for name, training in self._training.items()
         }
         return scored | {name: probe.scored for name, probe in probes.items()}, probes
 
     def parts(
-        self,
-        piece: Mapping[str, Cases],
-        scored: Mapping[str, Scored],
-        probes: Mapping[str, Probed],
-    ) -> Iterator[Part]:
-        for name, cases in piece.items():
+        self, model: Model, scored: Mapping[str, Scored], probes: Mapping[str, Probed]
+    ) -> dict[str, Part]:
+        record, parts = read_records(paths_of_records(_said_of(model))), dict[str, Part]()
+        for name, cases in self.cases.items():
             part = _part(name, cases, scored[name], self.protocols[name], self._hashes[name])
             lost = probes[name].left_out if name in probes else ()
-            images = (*part.left_out_images, *(("training images", why) for why in lost))
-            again = len(np.intersect1d(self._cut[name], scored[name].cut_texts))
-            self._cut[name] = np.union1d(self._cut[name], scored[name].cut_texts)
-            yield replace(
+            parts[name] = replace(
                 part,
                 absent=self._absent[name],
-                trained_on=self._trained_on[name],
+                trained_on=None if record is None else overlap(record, cases),
                 whole=self._whole[name],
-                left_out_images=images,
-                cut_captions=part.cut_captions - again,  # counted in an earlier piece
+                left_out_images=(*part.left_out_images, *(("training images", w) for w in lost)),
             )
+        return parts
 
 
 def _each_once(models: Sequence[OneModel]) -> list[tuple[str, Model | None]]:
@@ -390,10 +354,10 @@ def _part(name: str, cases: Cases, scored: Scored, protocol: Protocol, data_hash
     left_out = tuple((ids[row], why) for row, why in sorted(scored.left_out.items()))
     rows = np.ones(len(cases), dtype=bool)
     rows[list(scored.left_out)] = False
-    pairs = kept.pairs & np.repeat(rows, cases.image_counts * cases.caption_counts)
-    scores = scored.scores if pairs.all() else scored.scores[pairs]
+    scores = scored.scores if kept.pairs.all() else scored.scores[kept.pairs]
     cut = scored.cut_captions
-    return Part(name, kept.cases.keep(rows), scores, protocol, left_out, cut, data_hash, lost)
+    part = Part(name, kept.cases, scores, protocol, left_out, cut, data_hash, lost)
+    return part.keep(rows)
 
 
 def _folders(names: Sequence[str], out: Path | None, asked: Sequence[str]) -> list[Path]:

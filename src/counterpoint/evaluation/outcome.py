@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-import numpy as np
-
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.writing import whole_file
@@ -21,12 +19,12 @@ from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics import ALL, METRICS, RESAMPLES
 from counterpoint.runs import (
     Difference,
-    Part,
     Row,
     Run,
     as_json,
     compare,
     rows,
+    same_cases,
 )
 from counterpoint.scoring import Model
 
@@ -191,16 +189,8 @@ def _shared(run: Run, other: Run) -> Run:
     parts = {}
     for name, part in run.parts.items():
         if name in other.parts:
-            parts[name] = _with_cases(part, set(other.parts[name].cases.ids))
+            parts[name] = part.keep(same_cases(part.cases, other.parts[name].cases).rows >= 0)
     return replace(run, parts=parts)
-
-
-def _with_cases(part: Part, ids: set[str]) -> Part:
-    kept = np.array([id in ids for id in part.cases.ids], dtype=bool)
-    if kept.all():
-        return part  # a gallery's scores are not copied
-    pairs = np.repeat(kept, np.diff(part.cases.pair_offsets))
-    return replace(part, cases=part.cases.keep(kept), scores=part.scores[pairs])
 
 
 # --- differences -------------------------------------------------------------------------------

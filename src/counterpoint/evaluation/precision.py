@@ -145,9 +145,9 @@ class _CaseSample:
         for name, (table, protocol) in self.tables.items():
             kept = np.ones(len(table), dtype=bool)
             kept[[*low[name].left_out, *expected[name].left_out]] = False
-            pairs = np.repeat(kept, table.image_counts * table.caption_counts)
-            one, two = (scored[name].scores[pairs] for scored in (low, expected))
-            values = [_verdicts(Part(name, table.keep(kept), s, protocol)) for s in (one, two)]
+            both = (low[name].scores, expected[name].scores)
+            one, two = (Part(name, table, scores, protocol).keep(kept) for scores in both)
+            values = [_verdicts(part) for part in (one, two)]
             changed = np.abs(values[0] - values[1]) > 0
             found.append(
                 Flips(
@@ -156,7 +156,7 @@ class _CaseSample:
                     options.precision,
                     int(np.isfinite(values[0]).sum()),
                     int(changed.sum()),
-                    float(np.abs(one - two).max(initial=0)),
+                    float(np.abs(one.scores - two.scores).max(initial=0)),
                     len(values[0]),
                     int(changed.any(axis=1).sum()) if changed.size else 0,
                     options.decode,

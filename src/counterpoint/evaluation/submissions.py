@@ -322,12 +322,10 @@ def _against(part: Part, asked: Cases) -> tuple[list[str], list[str], list[str]]
 
 def _lines(cases: Cases) -> dict[str, str]:
     """Each case as a line of JSON, with all columns that a case may have."""
-    found: dict[str, str] = {}
-    for frame in cases.frames(*cases.columns.names()):
-        unused = {name: kind for name, kind in OPTIONAL.items() if name not in frame.columns}
-        full = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in unused.items())
-        found |= zip(frame["id"], full.write_ndjson().split("\n"), strict=False)
-    return found
+    frame = cases.frame.select(cases.columns.names())
+    unused = {name: kind for name, kind in OPTIONAL.items() if name not in frame.columns}
+    full = frame.with_columns(pl.lit(None, kind).alias(name) for name, kind in unused.items())
+    return dict(zip(cases.ids, full.write_ndjson().split("\n"), strict=False))
 
 
 def _without_lost(asked: Cases, part: Part) -> Cases:
@@ -337,8 +335,9 @@ def _without_lost(asked: Cases, part: Part) -> Cases:
     if lost:
         sent: Mapping[str, set[Any]] = {
             id: set(map(_reference, images))
-            for frame in part.cases.frames("id", "images")
-            for id, images in frame.filter(pl.col("id").is_in(list(lost))).iter_rows()
+            for id, images in part.cases.frame.select("id", "images")
+            .filter(pl.col("id").is_in(list(lost)))
+            .iter_rows()
         }
         for row, (id, images) in enumerate(asked.frame.select("id", "images").iter_rows()):
             there = sent.get(id, set())

@@ -109,17 +109,14 @@ def pictures_and_texts(cases: Cases) -> tuple[list[Picture], list[str]]:
 
 def overlap(record: TrainingRecord, cases: Cases) -> TrainedOn | None:
     """How many of the different texts and photographs are in the record; None if none is."""
-    texts: list[np.ndarray] = []
-    photographs: dict[str, bool] = {}
-    for piece in cases.pieces():
-        pictures, words = pictures_and_texts(piece)
-        texts.append(text_digests(words))
-        for picture in pictures:
-            known = _among(photograph_digests([picture]), record.photographs)
-            photographs[picture.ref.path] = bool(known.any())
-    own = np.unique(np.concatenate(texts))
-    said, seen = int(_among(own, record.texts).sum()), sum(photographs.values())
-    return TrainedOn(said, len(own), seen, len(photographs)) if said or seen else None
+    pictures, texts = pictures_and_texts(cases)
+    own = np.unique(text_digests(texts))
+    said = int(_among(own, record.texts).sum())
+    seen = sum(
+        bool(_among(photograph_digests([picture]), record.photographs).any())
+        for picture in pictures
+    )
+    return TrainedOn(said, len(own), seen, len(pictures)) if said or seen else None
 
 
 def _among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

@@ -75,7 +75,6 @@ from .statistics import (
     Averaging as Averaging,
     Estimate as Estimate,
     Pool as Pool,
-    ValueTable as ValueTable,
     averages as averages,
     estimate as estimate,
     members_of as members_of,

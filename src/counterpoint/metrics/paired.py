@@ -33,7 +33,6 @@ from counterpoint.metrics.statistics import (
     Averaging,
     ClusterSums,
     Pools,
-    ValueTable,
     clopper_pearson,
     cluster_sums,
     nested,
@@ -84,7 +83,7 @@ class _Column(NamedTuple):
 
 
 def differences(
-    values: ValueTable,
+    values: np.ndarray,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
     averaging: Averaging = MICRO,
@@ -145,7 +144,7 @@ def _p(column: _Column, resamples: int) -> float:
 
 
 def against_best(
-    values: ValueTable,
+    values: np.ndarray,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
     contests: Mapping[str, Sequence[Sequence[int]]],
@@ -205,7 +204,7 @@ def _minus(a: _Column, b: _Column) -> _Column:
 
 
 def _halves(
-    values: ValueTable,
+    values: np.ndarray,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
     labels: Sequence[str],

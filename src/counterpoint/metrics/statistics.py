@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -30,7 +30,7 @@ _CELLS: Final = 20_000_000  # resample x cluster weights held at a time
 _DRAWN: Final = 1_000_000  # clusters drawn at a time: these take eight times the memory
 _ROWS: Final = 250_000  # whose values are in memory at a time
 _FEW: Final = 20  # clusters, below which the interval of a share is at least the exact one
-_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
+_NO_ROWS: Final = np.zeros(0, dtype=np.int32)
 
 
 class Estimate(NamedTuple):
@@ -47,17 +47,6 @@ class Pool(Protocol):
 
     def prepare(self, rows: np.ndarray, clusters: np.ndarray) -> Weighted:
         """The number of some rows, whose clusters are numbered from 0, by the clusters' weights."""
-
-
-class ValueTable(Protocol):
-    """Numbers (rows, columns): an array, or what is read as one is."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, place: Any, /) -> Any: ...
-
-    def astype(self, kind: Any, /) -> Any: ...
 
 
 Pools = Sequence[Pool | None]  # one per column; None where the column's mean is taken
@@ -136,7 +125,7 @@ def members_of(
         else:
             mine.add(ALL)
         for label in mine:
-            rows.setdefault(label, []).append(some.to_numpy())
+            rows.setdefault(label, []).append(some.to_numpy().astype(np.int32))
     order = [ALL, *sorted(label for label in rows if label != ALL)]
     return {label: np.sort(np.concatenate([_NO_ROWS, *rows[label]])) for label in order}
 
@@ -175,7 +164,7 @@ def set_apart(members: Mapping[str, np.ndarray], rest: np.ndarray) -> dict[str, 
 
 
 def estimate(
-    values: ValueTable,
+    values: np.ndarray,
     clusters: np.ndarray,
     members: Mapping[str, np.ndarray],
     averaging: Averaging = MICRO,
@@ -236,7 +225,7 @@ def estimate(
 
 
 def summaries(
-    values: ValueTable, rows: np.ndarray, medians: Sequence[bool] | None = None
+    values: np.ndarray, rows: np.ndarray, medians: Sequence[bool] | None = None
 ) -> np.ndarray:
     """The mean of each column over some rows, or its median; NaN is not counted."""
     total, counted = (np.zeros(values.shape[1]) for _ in range(2))
@@ -255,7 +244,7 @@ def _median(values: np.ndarray) -> float:
 
 
 def averages(
-    values: ValueTable,
+    values: np.ndarray,
     members: Mapping[str, np.ndarray],
     kinds: Mapping[str, Averaging],
     medians: Sequence[bool] | None = None,
@@ -276,7 +265,7 @@ class ClusterSums(NamedTuple):
 
 
 def cluster_sums(
-    values: ValueTable, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int], count: int
+    values: np.ndarray, clusters: np.ndarray, rows: np.ndarray, medians: Sequence[int], count: int
 ) -> ClusterSums:
     """`count` clusters in all. One column at a time, since they are many."""
     found, codes = _renumbered(clusters[rows], count)

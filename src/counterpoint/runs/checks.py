@@ -20,9 +20,10 @@ from counterpoint.cases import (
     Cases,
     columns_in,
     refuse_malformed,
+    refuse_repeated_ids,
 )
 from counterpoint.metrics import AVERAGES, Overlong, Tie
-from counterpoint.runs.overlap import TrainedOn
+from counterpoint.runs.part import TrainedOn
 
 # A shape is a type, a tuple of values, a list of one shape, or an object: shapes by name ("?" marks
 # a field that may be missing), and under `...` the shape of fields of any other name.
@@ -131,11 +132,8 @@ def refuse_cases(cases: Cases, name: str, about: Mapping[str, Any], path: Path) 
     where = f"{path}: {shortened(name)}"
     try:
         # A protocol that rewrites captions may leave nothing of one.
-        start = 0
-        for frame in cases.frames():
-            refuse_malformed(frame, start, where, allowed=EMPTY_CAPTION)
-            start += frame.height
-        cases.refuse_repeated_ids(where)
+        refuse_malformed(cases.frame, 0, where, allowed=EMPTY_CAPTION)
+        refuse_repeated_ids(cases.ids, where)
     except CaseError as error:
         raise RunError("E-RUN-DAMAGED", str(error)) from None
     pairs = int(cases.pair_offsets[-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,14 +32,10 @@ from counterpoint.metrics import (
     PooledMetric,
     QueryMetric,
     Tie,
-    ValueTable,
     Weighted,
     both_standings,
 )
-from counterpoint.runs.packed import PackedTable
-
-if TYPE_CHECKING:
-    from counterpoint.runs.folders import Part
+from counterpoint.runs.part import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +47,9 @@ class Columns:
     """
 
     metrics: list[AnyMetric]
-    values: ValueTable
-    ties: ValueTable
-    chance: ValueTable
+    values: np.ndarray
+    ties: np.ndarray
+    chance: np.ndarray
     cases: np.ndarray  # the case of each row, ascending
     clusters: np.ndarray  # the number of each row's cluster
     pairs: AllPairs | None = None  # where a metric is pooled
@@ -145,87 +141,40 @@ class _Values(NamedTuple):
 
 def columns_of(part: Part, tie: Tie) -> Columns:
     """Every metric that the cases' shapes define."""
-    metrics = _metrics_of(part.cases)
-    pairs = (
-        _all_pairs(part) if any(isinstance(metric, PooledMetric) for metric in metrics) else None
-    )
-    clusters = _ClusterNumbers()
-    cases: list[np.ndarray] = []
-    values, ties, chance = tables = [PackedTable(len(metrics)) for _ in range(3)]
-    row = start = 0
-    for piece in part.cases.pieces():
-        stop = start + int(piece.pair_offsets[-1])
-        found = _piece_values(piece, part.scores[start:stop], metrics, tie)
-        clusters.add(found.clusters)
-        cases.append((found.cases + row).astype(np.int32))
-        row, start = row + len(piece), stop
-        if len(piece) == len(part.cases):  # as it is: packing it would only take time
-            return Columns(metrics, *found[2:], found.cases, clusters.numbers(), pairs)
-        for table, columns in zip(tables, found[2:], strict=True):
-            table.add(columns.T)
-    rows = np.concatenate(cases)
-    return Columns(metrics, values, ties, chance, rows, clusters.numbers(), pairs)
+    cases = part.cases
+    metrics = _metrics_of(cases)
+    pooled = any(isinstance(metric, PooledMetric) for metric in metrics)
+    pairs = _all_pairs(part) if pooled else None
+    found = [
+        values
+        for block in cases.blocks()
+        for values in _block_values(cases, block, part.scores, metrics, tie)
+    ]
+    if len(found) == 1:  # in order, and not copied: a table of one shape may be large
+        [whole] = found
+    else:
+        rows = np.concatenate([one.cases for one in found])
+        order = np.argsort(rows, kind="stable")
+        clusters = pl.concat([one.clusters for one in found]).gather(order)
+        tables = (np.concatenate([one[n] for one in found])[order] for n in range(2, 5))
+        whole = _Values(rows[order], clusters, *tables)
+    values, ties, chance = whole.values, whole.ties, whole.chance
+    return Columns(metrics, values, ties, chance, whole.cases, _numbers(whole.clusters), pairs)
 
 
 def _metrics_of(cases: Cases) -> list[AnyMetric]:
     """The metrics that any case asks for."""
     found: set[str] = set()
-    for piece in cases.pieces():
-        graded = _graded(piece)
-        for block in piece.blocks():
-            others = (metric for name, metric in METRICS.items() if name not in found)
-            found |= {metric.name for metric in others if _asks(metric, block, graded).any()}
+    graded = cases.graded()
+    for block in cases.blocks():
+        others = (metric for name, metric in METRICS.items() if name not in found)
+        found |= {metric.name for metric in others if _asks(metric, block, graded).any()}
     return [metric for name, metric in METRICS.items() if name in found]
 
 
-def _piece_values(cases: Cases, scores: np.ndarray, metrics: list[AnyMetric], tie: Tie) -> _Values:
-    """The rows of some cases, in order."""
-    graded = _graded(cases)
-    found = [
-        part
-        for block in cases.blocks()
-        for part in _block_values(cases, block, scores, metrics, tie, graded)
-    ]
-    if len(found) == 1:  # in order, and not copied: a table of one shape may be large
-        return found[0]
-    order = np.argsort(np.concatenate([part.cases for part in found]), kind="stable")
-    return _Values(
-        np.concatenate([part.cases for part in found])[order],
-        pl.concat([part.clusters for part in found]).gather(order),
-        *(
-            np.concatenate([part[n] for part in found])[order]
-            for n in range(2, len(_Values._fields))
-        ),
-    )
-
-
-class _ClusterNumbers:
-    """Numbers clusters in the order of their names, of which each piece of a table has few."""
-
-    def __init__(self) -> None:
-        self._names: list[pl.Series] = []
-        self._codes: list[np.ndarray] = []
-
-    def add(self, clusters: pl.Series) -> None:
-        self._names.append(clusters.unique().sort())
-        self._codes.append(_ranks(clusters))
-
-    def numbers(self) -> np.ndarray:
-        """The number of each row's cluster."""
-        ranks, sizes = _ranks(pl.concat(self._names)), [len(names) for names in self._names]
-        parts = np.split(ranks, np.cumsum(sizes)[:-1])
-        return np.concatenate([part[codes] for part, codes in zip(parts, self._codes, strict=True)])
-
-
-def _ranks(names: pl.Series) -> np.ndarray:
-    return (names.rank("dense").cast(pl.Int64()).to_numpy() - 1).astype(np.int32)
-
-
-def _graded(cases: Cases) -> np.ndarray:
-    """Which cases have grades."""
-    if "grades" not in cases.columns:
-        return np.zeros(len(cases), dtype=bool)
-    return cases.frame["grades"].is_not_null().to_numpy()
+def _numbers(clusters: pl.Series) -> np.ndarray:
+    """Clusters numbered in the order of their names."""
+    return (clusters.rank("dense").cast(pl.Int64()).to_numpy() - 1).astype(np.int32)
 
 
 def _all_pairs(part: Part) -> AllPairs:
@@ -247,11 +196,7 @@ def _query_shares(cases: Cases) -> np.ndarray:
     caption = pl.col("captions").list.first()
     named = pl.col("query") if "query" in cases.columns else pl.lit(None, pl.String())
     keys = (named, pl.when(named.is_null()).then(caption), pl.col("grades").is_null())
-    names = [name for name in ("captions", "grades", "query") if name in cases.columns]
-    found = pl.concat(
-        frame.select(key.alias(str(number)) for number, key in enumerate(keys))
-        for frame in cases.frames(*names)
-    )
+    found = cases.frame.select(key.alias(str(number)) for number, key in enumerate(keys))
     return found.select(1 / pl.len().over(found.columns)).to_series().to_numpy()
 
 
@@ -275,7 +220,7 @@ def without_positives(cases: Cases) -> np.ndarray:
     populations in one row.
     """
     metrics = [metric for metric in METRICS.values() if not isinstance(metric, PooledMetric)]
-    found = np.concatenate([_defined_codes(piece, metrics) for piece in cases.pieces()])
+    found = _defined_codes(cases, metrics)
     codes = np.unique(found)
     defined = np.unpackbits(codes[:, None].view(np.uint8), axis=1)[:, : len(metrics)].astype(bool)
     reworded = defined[:, [metric.name for metric in metrics].index("augmented_accuracy")]
@@ -287,7 +232,7 @@ def _defined_codes(cases: Cases, metrics: Sequence[AnyMetric]) -> np.ndarray:
     """A bit for each metric that a case defines, 0 for galleries."""
     rows = np.flatnonzero(~gallery_rows(cases))
     bits = np.zeros((len(cases), 8), dtype=np.uint8)
-    chosen = cases.keep(np.isin(np.arange(len(cases)), rows))
+    chosen = cases.keep(~gallery_rows(cases))
     none = np.zeros(len(rows), dtype=bool)
     for block in chosen.blocks() if len(chosen) else ():
         defined = np.stack([_defines(metric, block, none) for metric in metrics], axis=1)
@@ -302,7 +247,6 @@ def _block_values(
     scores: np.ndarray,
     metrics: list[AnyMetric],
     tie: Tie,
-    graded: np.ndarray,
 ) -> Iterator[_Values]:
     if is_gallery(*block.truth.shape[1:]):
         for number, row in enumerate(block.rows.tolist()):
@@ -312,7 +256,7 @@ def _block_values(
                 cases, row, alone, cases.scores_of(alone, scores)[0], metrics, tie
             )
         return
-    mine = cases.scores_of(block, scores)
+    mine, graded = cases.scores_of(block, scores), cases.graded()
     empty = _empty(len(block.rows), len(metrics))
     found = _Values(block.rows, cases.frame["cluster"].gather(block.rows), *empty)
     for j, metric in enumerate(metrics):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
-from counterpoint._util.errors import CounterpointError, RunError
-from counterpoint.cases import Cases, offsets
+from counterpoint._util.errors import RunError
 from counterpoint.metrics import (
     RESAMPLES,
     AnyMetric,
@@ -24,11 +21,8 @@ from counterpoint.metrics import (
     verdict,
 )
 from counterpoint.runs.columns import gap
-from counterpoint.runs.packed import difference, only_columns
+from counterpoint.runs.part import Part, same_cases
 from counterpoint.runs.results import fitting, measure, undefined
-
-if TYPE_CHECKING:
-    from counterpoint.runs.folders import Part, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,52 +52,17 @@ class Difference:
         return max(self.ci_high - self.difference, self.difference - self.ci_low)
 
 
-def compare(
-    a: Run,
-    b: Run,
+def part_differences(
+    a: Part,
+    b: Part,
     protocol: Protocol | None = None,
     *,
     undirected: Collection[str] = (),
     resamples: int = RESAMPLES,
     main: bool = False,
     margin: float | None = None,
-) -> list[Difference]:
-    """Paired differences on the benchmarks and cases that both runs have.
-
-    Metrics have to have a better side, besides those that `undirected` names. `main` as in `rows`.
-    `margin`, in points of per cent, is a difference of shares that does not matter: two runs are
-    tied where the whole interval lies within it, and nowhere else.
-    """
-    if margin is not None and not 0 < margin < 100:
-        raise CounterpointError(
-            "E-OPTION-INVALID",
-            f"a margin of {margin:g} points says nothing; give a number between 0 and 100.",
-        )
-    shared = [name for name in a.parts if name in b.parts]
-    if not shared:
-        raise RunError(
-            "E-RUNS-DISJOINT",
-            f"{a.model} and {b.model} have no benchmark in common: "
-            f"{', '.join(a.parts)} against {', '.join(b.parts)}.",
-        )
-    return [
-        difference
-        for name in shared
-        for difference in _differences(
-            a.parts[name], b.parts[name], protocol, undirected, resamples, main, margin
-        )
-    ]
-
-
-def _differences(
-    a: Part,
-    b: Part,
-    protocol: Protocol | None,
-    undirected: Collection[str],
-    resamples: int,
-    main: bool,
-    margin: float | None,
 ) -> Iterator[Difference]:
+    """Paired differences of two runs on one benchmark; see `compare`."""
     chosen, other = fitting(a, protocol), fitting(b, protocol)
     if chosen != other:
         raise RunError(
@@ -111,8 +70,7 @@ def _differences(
             f"{a.benchmark}: the runs used the protocols {chosen.name!r} and {other.name!r}; "
             "choose one with --protocol.",
         )
-    in_a, in_b = _shared_rows(a, b)
-    one, two = measure(_chosen(a, in_a), chosen), measure(_chosen(b, in_b), chosen)
+    one, two = (measure(part, chosen) for part in _of_both(a, b))
     metrics = [
         metric
         for metric in one.columns.metrics
@@ -123,16 +81,14 @@ def _differences(
         and not (main and isinstance(metric, PooledMetric) and not metric.main)
     ]
     places = [[m.columns.metrics.index(metric) for metric in metrics] for m in (one, two)]
-    left, right = (
-        only_columns(m.columns.values, mine) for m, mine in zip((one, two), places, strict=True)
-    )
+    left, right = (m.columns.values[:, mine] for m, mine in zip((one, two), places, strict=True))
     pools = [
         [m.columns.pools[place] for place in mine]
         for m, mine in zip((one, two), places, strict=True)
     ]
     both = [gap(a, b) for a, b in zip(*pools, strict=True)]
     gaps = differences(
-        difference(left, right),
+        left - right,
         one.columns.clusters,
         one.members,
         one.averaging,
@@ -192,37 +148,17 @@ def _exact(metric: AnyMetric, left: np.ndarray, right: np.ndarray) -> float | No
     return mcnemar(left, right)
 
 
-def _chosen(part: Part, rows: np.ndarray) -> Part:
-    """A part with some of its cases, in the order given."""
-    if np.array_equal(rows, np.arange(len(part.cases))):
-        return part  # a gallery's scores are not copied
-    starts, counts = part.cases.pair_offsets, np.diff(part.cases.pair_offsets)
-    places = np.repeat(starts[rows] - offsets(counts[rows])[:-1], counts[rows])
-    scores = part.scores[places + np.arange(len(places))]
-    return replace(part, cases=Cases(part.cases.frame[rows], part.cases.root), scores=scores)
-
-
-def _shared_rows(a: Part, b: Part) -> tuple[np.ndarray, np.ndarray]:
-    """Where the cases that both runs scored stand in each; their content must be the same."""
-    keys = ["id", "images", "captions", "truth"]
-    if len(a.cases) and _alike(a.cases, b.cases, keys):
-        return np.arange(len(a.cases)), np.arange(len(b.cases))
-    left, right = (p.cases.frame.select(keys).with_row_index("row") for p in (a, b))
-    both = left.join(right, on="id", suffix="_b", maintain_order="left")
-    if both.is_empty():
+def _of_both(a: Part, b: Part) -> tuple[Part, Part]:
+    """The cases that both runs scored, in one order; their content must be the same."""
+    found = same_cases(a.cases, b.cases)
+    shared = found.rows >= 0
+    if not shared.any():
         raise RunError("E-RUNS-DISJOINT", f"{a.benchmark}: the two runs scored no case in common.")
-    unlike = [pl.col(key) != pl.col(f"{key}_b") for key in keys[1:]]
-    differing = both.filter(pl.any_horizontal(unlike))
-    if not differing.is_empty():
+    differing = a.cases.ids.filter(shared & ~found.alike)
+    if len(differing):
         raise RunError(
             "E-CASES-DIFFER",
-            f"{a.benchmark}: {differing.height} cases differ between the runs, the first is "
-            f"{differing['id'][0]!r}; evaluate both on the same data.",
+            f"{a.benchmark}: {len(differing)} cases differ between the runs, the first is "
+            f"{differing[0]!r}; evaluate both on the same data.",
         )
-    return both["row"].to_numpy(), both["row_b"].to_numpy()
-
-
-def _alike(a: Cases, b: Cases, keys: Sequence[str]) -> bool:
-    """Whether two tables have the same cases in the same order; they are compared in pieces."""
-    pieces = zip(a.frames(*keys), b.frames(*keys), strict=False)
-    return len(a) == len(b) and all(one.equals(two) for one, two in pieces)
+    return a.keep(shared), b.take(found.rows[shared])

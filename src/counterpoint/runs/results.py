@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from counterpoint.metrics import (
     PooledMetric,
     Protocol,
     Tie,
-    ValueTable,
     averages,
     estimate,
     members_of,
@@ -38,9 +37,7 @@ from counterpoint.metrics import (
     summaries,
 )
 from counterpoint.runs.columns import Columns, columns_of, without_positives
-
-if TYPE_CHECKING:
-    from counterpoint.runs.folders import Part, Run
+from counterpoint.runs.part import Part
 
 _SEEDS: Final = re.compile(r"[:,]seeds=\d+")
 
@@ -87,7 +84,7 @@ class Measured:
         """The chance levels of each group: one per metric."""
         return self.means(self.columns.chance)
 
-    def means(self, values: ValueTable, pools: Sequence[Pool | None] = ()) -> dict[str, np.ndarray]:
+    def means(self, values: np.ndarray, pools: Sequence[Pool | None] = ()) -> dict[str, np.ndarray]:
         """The columns' means for each label, and the average asked for over all.
 
         `pools` has the columns that are numbers of all pairs.
@@ -107,7 +104,7 @@ class Measured:
 
     def estimates(
         self,
-        values: ValueTable,
+        values: np.ndarray,
         *,
         shares: Sequence[bool] | None = None,
         medians: Sequence[bool] | None = None,
@@ -179,27 +176,6 @@ def measure(part: Part, protocol: Protocol | None = None, tie: Tie | None = None
     return Measured(part, used, columns_of(part, tie or used.tie))
 
 
-def rows(
-    run: Run,
-    protocol: Protocol | None = None,
-    *,
-    groups: bool = True,
-    resamples: int = RESAMPLES,
-    main: bool = False,
-) -> list[Row]:
-    """Every metric of every benchmark of a run, and of its groups if `groups`.
-
-    With `main`, numbers of all pairs that no short table shows are not computed: they take longer
-    than all others.
-    """
-    return [
-        row
-        for part in run.parts.values()
-        if len(part.cases)
-        for row in _part_rows(run.model, measure(part, protocol), groups, resamples, main)
-    ]
-
-
 def fitting(part: Part, protocol: Protocol | None) -> Protocol:
     """The protocol to use for a part, if its scores were made from captions of that format."""
     if protocol is None:
@@ -229,11 +205,7 @@ def fitting(part: Part, protocol: Protocol | None) -> Protocol:
 
 def averaging_of(part: Part, protocol: Protocol, average: str | None = None) -> Averaging:
     """An average over the first label of each case. Other labels are shown, not averaged over."""
-    first = {
-        label
-        for frame in part.cases.frames("groups")
-        for label in frame["groups"].list.first().drop_nulls().unique()
-    }
+    first = part.cases.frame["groups"].list.first().drop_nulls().unique()
     labels = frozenset(prefix for label in first for prefix in prefixes(label))
     levels = AVERAGES[average or protocol.average]
     return Averaging(levels, protocol.exclude, protocol.min_count, labels)
@@ -245,21 +217,27 @@ def members_in(cases: Cases, protocol: Protocol) -> dict[str, np.ndarray]:
     If some cases have positives, those without are in separate labels, so that original accuracy,
     augmented accuracy and brittleness of a label are always of the same cases.
     """
-    found: dict[str, list[np.ndarray]] = {}
-    start = 0
-    for frame in cases.frames("groups"):
-        members = members_of(frame["groups"], protocol.exclude | protocol.skip)
-        for label, rows in members.items():
-            found.setdefault(label, []).append((rows + start).astype(np.int32))
-        start += frame.height
-    order = [ALL, *sorted(label for label in found if label != ALL)]
-    whole = {label: np.concatenate(found[label]) for label in order}
-    return set_apart(whole, without_positives(cases))
+    members = members_of(cases.frame["groups"], protocol.exclude | protocol.skip)
+    return set_apart(members, without_positives(cases))
 
 
-def _part_rows(
-    model: str, measured: Measured, groups: bool, resamples: int, main: bool
+def part_rows(
+    model: str,
+    part: Part,
+    protocol: Protocol | None = None,
+    *,
+    groups: bool = True,
+    resamples: int = RESAMPLES,
+    main: bool = False,
 ) -> Iterator[Row]:
+    """Every metric of a benchmark, and of its groups if `groups`.
+
+    With `main`, numbers of all pairs that no short table shows are not computed: they take longer
+    than all others.
+    """
+    if not len(part.cases):
+        return
+    measured = measure(part, protocol)
     members, averaging, metrics = measured.members, measured.averaging, measured.columns.metrics
     skipped = [isinstance(m, PooledMetric) and main and not m.main for m in metrics]
     pools = [

@@ -141,15 +141,6 @@ class _Rows:
 
 
 def _read_part(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
-    scores = np.concatenate([_read_piece(name, piece, rows, path) for piece in cases.pieces()])
-    if not np.isfinite(scores).all():
-        raise RunError(
-            "E-RUN-DAMAGED", f"{path}: {shortened(name)} has a score that is not finite."
-        )
-    return scores
-
-
-def _read_piece(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
     layout, ids = cases.layout(), cases.ids
     total = int(layout.line_pairs[-1])
     scores, start = np.empty(total, dtype=np.float32), 0
@@ -163,6 +154,10 @@ def _read_piece(name: str, cases: Cases, rows: _Rows, path: Path) -> np.ndarray:
             )
         scores[start:stop] = batch["score"].to_numpy()
         start = stop
+    if not np.isfinite(scores).all():
+        raise RunError(
+            "E-RUN-DAMAGED", f"{path}: {shortened(name)} has a score that is not finite."
+        )
     return scores
 
 

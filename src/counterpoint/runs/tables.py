@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -24,7 +24,6 @@ from counterpoint.metrics import (
     TIES_MARK,
     TIES_NOTE,
     WHOLE,
-    count_reasons,
     depends_on_ties,
     heading,
     in_order,
@@ -33,13 +32,12 @@ from counterpoint.metrics import (
     p_value,
     ties_matter,
 )
+from counterpoint.runs.comparison import Difference
+from counterpoint.runs.part import Part
+from counterpoint.runs.results import Row
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from counterpoint.runs.comparison import Difference
-    from counterpoint.runs.folders import Part, Run
-    from counterpoint.runs.results import Row
 
 T = TypeVar("T")
 _WIDTH = 100
@@ -117,7 +115,7 @@ class NumberTable(Sequence[T]):
         return "".join([*map(_html, self.tables()), *notes])
 
 
-class Results(NumberTable["Row"]):
+class Results(NumberTable[Row]):
     """The numbers of some runs: every metric of every benchmark, with its interval."""
 
     def __init__(
@@ -143,7 +141,7 @@ class Results(NumberTable["Row"]):
         return any(map(depends_on_ties, main_rows(self.rows, groups=True)))
 
 
-class Comparison(NumberTable["Difference"]):
+class Comparison(NumberTable[Difference]):
     """Two runs, paired case by case: A - B, its interval, and the verdict."""
 
     def __init__(
@@ -174,30 +172,6 @@ class Comparison(NumberTable["Difference"]):
         return [d for d in self.rows if METRICS[d.metric].main and d.group in WHOLE]
 
 
-def left_out_notes(run: Run) -> list[str]:
-    """One sentence per benchmark of which not everything was scored, or more than it has, or that
-    the model was trained on."""
-    lacking = [
-        f"{run.model} on {part.benchmark}: {part.missing:,} of the cases and images were left out"
-        f"{_reasons(part.left_out or part.left_out_images)}; "
-        f"run.parts[{part.benchmark!r}].left_out (or .left_out_images, .absent) names them."
-        for part in run.parts.values()
-        if part.missing
-    ]
-    surplus = [
-        f"{run.model} on {part.benchmark}: {part.surplus:,} more than published; "
-        f"run.parts[{part.benchmark!r}].absent names them."
-        for part in run.parts.values()
-        if part.surplus
-    ]
-    seen = [
-        f"{run.model} on {part.benchmark}: {part.trained_on}."
-        for part in run.parts.values()
-        if part.trained_on
-    ]
-    return lacking + surplus + seen
-
-
 def part_size(part: Part, options: Mapping[str, Any]) -> str:
     """How much of the whole benchmark was scored, "731 of 7,511"; empty if all of it was.
 
@@ -217,20 +191,6 @@ def part_size(part: Part, options: Mapping[str, Any]) -> str:
     if whole is None or scored == whole:
         return f"{scored:,}{unit} (part)"
     return f"{scored:,} {'of' if scored < whole else 'instead of'} {whole:,}{unit}"
-
-
-def part_sizes(runs: Iterable[Run]) -> dict[tuple[str, str], str]:
-    """By model and benchmark how much was scored, where it is not the whole benchmark."""
-    return {
-        (run.model, part.benchmark): size
-        for run in runs
-        for part in run.parts.values()
-        if (size := part_size(part, run.manifest.get("options", {})))
-    }
-
-
-def _reasons(left_out: Sequence[tuple[str, str]]) -> str:
-    return f" ({count_reasons(left_out)})" if left_out else ""
 
 
 def percent(value: float) -> str:

@@ -9,7 +9,6 @@ from .encode import (
 from .engine import (
     compare_vectors as compare_vectors,
     encode_plan as encode_plan,
-    needs_whole_tables as needs_whole_tables,
     score as score,
     stored as stored,
 )

@@ -78,11 +78,6 @@ def score(
     return scored
 
 
-def needs_whole_tables(model: Model) -> bool:
-    """Whether a case's scores may depend on the other cases of its table."""
-    return isinstance(model, BenchmarkScorer | TableScorer)
-
-
 def _table(model: TableScorer, cases: Cases) -> np.ndarray:
     scores = np.asarray(model.score_cases(cases), dtype=np.float32)
     if scores.shape != (cases.pair_offsets[-1],) or not np.isfinite(scores).all():

@@ -264,7 +264,6 @@ class Scored:
     left_out: dict[int, str] = field(default_factory=dict)  # row of the case: why
     left_out_images: dict[int, dict[int, str]] = field(default_factory=dict)  # row: image: why
     cut_captions: int = 0
-    cut_texts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))  # hashes
 
 
 def kept_pairs(
@@ -326,10 +325,8 @@ def leave_out_overlong(
         long_captions, long_images = captions > limit, images > limit
         if overlong[name] == "cut":
             cut = np.unique(share.captions[long_captions[share.captions]])
-            shown = np.unique(share.images[long_images[share.images]])
-            paths = [plan.pictures[number].ref.path for number in shown.tolist()]
-            texts = pl.Series([*plan.captions.take(cut), *paths], dtype=pl.String())
-            scored[name].cut_captions, scored[name].cut_texts = len(texts), texts.hash().to_numpy()
+            texts = np.unique(share.images[long_images[share.images]])
+            scored[name].cut_captions = len(cut) + len(texts)
             continue
         marked = share.cases_with_caption(long_captions) | share.cases_with_image(long_images)
         for row in np.flatnonzero(marked).tolist():
