@@ -39,7 +39,7 @@ QUERIES: dict[str, dict[str, str]] = {
 def write_runs(root: Path, count: int) -> None:
     from counterpoint.cases.files import read_cases
     from counterpoint.metrics.protocols import PROTOCOLS
-    from counterpoint.runs.folders import Part, Run, save_run
+    from counterpoint.runs import Part, Run, save_run
 
     write(root / "cases.parquet", count)
     cases = read_cases(root / "cases.parquet")

@@ -27,7 +27,7 @@ from counterpoint._util.writing import whole_file
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.generation.pairs import Pair, read_pairs, tabulate, write_pairs
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Part, Run, load_run, save_run
+from counterpoint.runs import Part, Run, load_run, save_run
 
 ROWS, PIECES = 200, 10
 PAUSE = 0.003  # seconds between pieces, so that the two overlap

@@ -29,7 +29,7 @@ import numpy as np
 
 from counterpoint.benchmarks import LoadedBenchmark, load_benchmark
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.runs.results import measure
+from counterpoint.runs import measure
 from counterpoint.scoring import Model
 
 BASE: Final = "base"

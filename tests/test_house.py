@@ -44,7 +44,7 @@ def copy(tmp_path: Path) -> Path:
 BREAKS = {
     "an arrow up": ("metrics/statistics.py", "from counterpoint.runs import Run"),
     "past a door": ("runs/results.py", "from counterpoint.metrics.statistics import holm"),
-    "a circle": ("runs/columns.py", "from counterpoint.runs.results import rows"),
+    "a circle": ("runs/columns.py", "from counterpoint.runs.results import measure"),
 }
 
 

@@ -18,7 +18,7 @@ from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef
 from counterpoint.evaluation.verifying import published
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.results import Row, rows
+from counterpoint.runs import Row, rows
 
 RELATION, ATTRIBUTION = "aro/vg-relation", "aro/vg-attribution"
 FILES = {RELATION: "visual_genome_relation.json", ATTRIBUTION: "visual_genome_attribution.json"}

@@ -27,8 +27,7 @@ from counterpoint.benchmarks.vl_checklist import CORPUS
 from counterpoint.cases.table import Absent
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Part, Run, load_run
-from counterpoint.runs.tables import left_out_notes
+from counterpoint.runs import Part, Run, left_out_notes, load_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 LENGTH = "blind:length"

@@ -14,7 +14,7 @@ from support import part, run_of
 
 from counterpoint.cases import PICTURE
 from counterpoint.cases.table import Absent
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 TEXT, IMAGES = "cxc/image-text", "cxc/image-image"
 

@@ -18,7 +18,7 @@ from counterpoint.benchmarks.positives import add_positives
 from counterpoint.benchmarks.registry import base_id, find_benchmark
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.runs.results import Row, rows
+from counterpoint.runs import Row, rows
 
 HP = "sugarcrepe+hp"
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")

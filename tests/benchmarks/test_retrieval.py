@@ -19,8 +19,7 @@ from counterpoint.cases.table import Case, ImageRef
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.columns import columns_of
-from counterpoint.runs.results import rows
+from counterpoint.runs import columns_of, rows
 
 FILES = {"coco": "coco/coco_karpathy_test.json", "flickr30k": "flickr30k/flickr30k_test.json"}
 COCO = "retrieval/coco"

@@ -13,7 +13,7 @@ from support import part, random_scores
 
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import ImageRef
-from counterpoint.runs.results import side_by_side
+from counterpoint.runs import side_by_side
 
 SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")
 SUBSETS = (*SUBSETS, "swap_obj")

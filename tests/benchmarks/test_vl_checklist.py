@@ -22,7 +22,7 @@ from counterpoint.benchmarks.vl_checklist import group_of
 from counterpoint.cases.table import Absent, Cases, ImageRef
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.metrics.protocols import BEYOND_FIRST, PROTOCOLS
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 VL = "vl-checklist"
 

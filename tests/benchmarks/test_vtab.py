@@ -20,7 +20,7 @@ from counterpoint.cases.table import PROMPTS
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.verifying import published
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 VTAB = "classification/vtab"
 TASKS = {  # classes, prompts and test images

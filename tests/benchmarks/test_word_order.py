@@ -32,8 +32,7 @@ from counterpoint.evaluation.doctor import examine
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.evaluation.verifying import published_id
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import Row, rows
+from counterpoint.runs import Row, Run, load_run, rows
 
 NOUNS, ADJECTIVES = ("NN", "NNS", "NNP", "NNPS"), ("JJ", "JJR", "JJS")
 CAPTIONS = [

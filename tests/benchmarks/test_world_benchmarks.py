@@ -16,7 +16,7 @@ from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
 from counterpoint.cases.table import PROMPTS, Cases
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 from counterpoint.training.reading import load_recipe
 from counterpoint.world.grammar import holds, read
 from counterpoint.world.renderings import CHANGES

@@ -16,8 +16,16 @@ from support import FEW, case, square, table, write_lines
 
 from counterpoint._util.errors import CaseError
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.cases.files import read_cases, write_cases
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
+from counterpoint.cases import (
+    SCHEMA,
+    Case,
+    Cases,
+    ImageRef,
+    caption_case,
+    files,
+    read_cases,
+    write_cases,
+)
 
 LINE = {"id": "a", "images": ["x.jpg"], "captions": ["yes", "no"], "truth": [[1, 0]]}
 
@@ -26,6 +34,24 @@ def read_line(folder: Path, **changes: object) -> Cases:
     good = json.dumps({**LINE, "id": "good"})
     path = write_lines(folder / "cases.jsonl", good, json.dumps({**LINE, **changes}))
     return read_cases(path)
+
+
+def test_a_file_is_read_some_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors name the row of the file, and only some rows need have an optional column."""
+    monkeypatch.setattr(files, "CHUNK", 2)
+    rows = [{**LINE, "id": id} for id in "abcde"] + [{**LINE, "id": "f", "grades": [[1, 2]]}]
+    path = write_lines(tmp_path / "cases.jsonl", *map(json.dumps, rows))
+    found = read_cases(path)
+    assert found.ids.to_list() == list("abcdef")
+    assert found.graded().tolist() == [False] * 5 + [True]
+    write_lines(path, *map(json.dumps, [*rows, rows[1]]))
+    with raises("E-CASE-DUPLICATE", "rows 2 and 7", "b"):
+        read_cases(path)
+    write_lines(path, *map(json.dumps, [*rows[:3], {**LINE, "captions": ["", "y"]}]))
+    with raises("E-CAPTION-EMPTY", "row 4"):
+        read_cases(path)
 
 
 # --- JSON Lines --------------------------------------------------------------------------------

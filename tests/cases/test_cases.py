@@ -19,9 +19,15 @@ from hypothesis import given, strategies as st
 from support import FEW, case, square, table
 
 from counterpoint._util.errors import CaseError
-from counterpoint.cases import table as module
-from counterpoint.cases.files import read_cases
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef, caption_case
+from counterpoint.cases import (
+    SCHEMA,
+    Case,
+    Cases,
+    ImageRef,
+    caption_case,
+    read_cases,
+    table as module,
+)
 
 ROW = {
     "id": "bad",

@@ -16,9 +16,7 @@ from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.cli.ls import Listing
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.models.registry import EXAMPLES
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import load_run
-from counterpoint.runs.results import as_json, rows
+from counterpoint.runs import as_json, compare, load_run, rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 KEYS = [

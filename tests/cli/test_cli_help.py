@@ -20,9 +20,7 @@ from filelock import FileLock
 from counterpoint.cli.app import app
 from counterpoint.cli.demo import BENCHMARKS as DEMO_BENCHMARKS, MODELS as DEMO_MODELS
 from counterpoint.metrics.presentation import METRIC_HEADINGS, interval_text
-from counterpoint.runs.folders import load_run
-from counterpoint.runs.results import rows
-from counterpoint.runs.tables import percent
+from counterpoint.runs import load_run, percent, rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 

@@ -12,10 +12,7 @@ from rich.console import Console
 
 from counterpoint.cli import demo, tables
 from counterpoint.metrics.presentation import METRIC_HEADINGS, interval_text
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import rows
-from counterpoint.runs.tables import percent
+from counterpoint.runs import Run, compare, load_run, percent, rows
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 

@@ -25,8 +25,7 @@ from counterpoint.evaluation.doctor import (
     with_clean,
 )
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.runs.folders import load_run
-from counterpoint.runs.results import rows
+from counterpoint.runs import load_run, rows
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,7 @@ from counterpoint.cases.files import read_cases
 from counterpoint.cli.app import app
 from counterpoint.evaluation.evaluating import evaluate, slug
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import rows
-from counterpoint.runs.tables import part_sizes
+from counterpoint.runs import Run, load_run, part_sizes, rows
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 FEW = 50  # resamples

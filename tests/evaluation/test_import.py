@@ -20,8 +20,7 @@ from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cli.app import app
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.importing import import_scores
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import as_json, rows
+from counterpoint.runs import Run, as_json, load_run, rows
 
 Rows = list[dict[str, Any]]
 IDS = ("007", "7", "a/0", "x")

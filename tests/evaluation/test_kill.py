@@ -20,9 +20,7 @@ from processes import ended, start
 from counterpoint import evaluate, load_run
 from counterpoint._util import writing
 from counterpoint._util.errors import RunError
-from counterpoint.cases import spilling
-from counterpoint.runs import folders as runs
-from counterpoint.runs.folders import find_runs
+from counterpoint.runs import find_runs, folders as runs
 from counterpoint.runs.score_files import ScoreWriter
 
 pytestmark = pytest.mark.faults
@@ -124,32 +122,6 @@ def test_a_run_killed_three_times_ends_as_if_undisturbed(tmp_path: Path, undistu
     assert max(times.values()) <= 1 + len(moments)
     # Only the batch at work when the kill came is done again.
     assert sum(times.values()) - len(times) <= len(moments) * BATCH
-
-
-def finish_in_pieces(folder: Path, pause: float = 0) -> None:
-    spilling.PIECE = 60
-    finish(folder, pause)
-
-
-def test_a_run_in_pieces_is_killed_in_any_of_them(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    assert ended(start(finish_in_pieces, whole)) == 0
-    total, broken = len(logged(whole)), tmp_path / "broken"
-    broken.mkdir()
-    for share in (0.2, 0.5, 0.9):  # in the first, the third and the last of five pieces
-        child = start(finish_in_pieces, broken, PAUSE)
-        try:
-            wait_for(broken, int(share * total), child.is_alive)
-        finally:
-            child.kill()
-        assert ended(child) == -signal.SIGKILL
-        assert visible_runs(broken) == []
-    assert ended(start(finish_in_pieces, broken)) == 0
-    assert same_bytes(broken, whole)
-    assert [path.name for path in (broken / "runs").iterdir()] == ["slow"]
-    times = Counter(logged(broken))
-    assert sum(times.values()) - len(times) <= 3 * BATCH
 
 
 def test_a_finished_run_costs_nothing_again(tmp_path: Path, undisturbed: Path) -> None:

@@ -23,9 +23,7 @@ from counterpoint.evaluation.outcome import (
     write_outcome,
 )
 from counterpoint.metrics.statistics import ALL
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import rows
+from counterpoint.runs import Run, compare, load_run, rows
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,7 @@ from PIL import Image
 from counterpoint.benchmarks.registry import find_benchmark, load_benchmark
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Run, load_run
-from counterpoint.runs.results import Row, rows
+from counterpoint.runs import Row, Run, load_run, rows
 from counterpoint.scoring.probe import STRENGTHS, fit_logistic
 
 COLOURS = {"blue": (20, 30, 220), "green": (30, 200, 40), "red": (210, 40, 30)}

@@ -23,7 +23,7 @@ from counterpoint.data.sources import damaged_files
 from counterpoint.evaluation.doctor import Health, examine, find_defects
 from counterpoint.evaluation.evaluating import evaluate, prepare
 from counterpoint.metrics.protocols import BEYOND_FIRST, NO_IMAGE, PROTOCOLS
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 pytestmark = needs_real_files
 ROOT = Path(REAL or "")

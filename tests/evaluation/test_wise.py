@@ -38,7 +38,7 @@ from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.wise import Line, Point, evaluate_line, save_mixed
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.registry import LoadOptions
-from counterpoint.runs.folders import load_run
+from counterpoint.runs import load_run
 from counterpoint.scoring.kinds import Described, DualEncoder
 
 pytestmark = pytest.mark.slow

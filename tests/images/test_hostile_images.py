@@ -15,10 +15,8 @@ from PIL import Image, features
 
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
-from counterpoint.cases.table import ImageRef
-from counterpoint.images import decoding
-from counterpoint.images.decoding import decode
-from counterpoint.images.pictures import Picture
+from counterpoint.cases import ImageRef
+from counterpoint.images import Picture, decode, decoding
 
 LONG = 1_000_000
 

@@ -13,7 +13,8 @@ from PIL import Image
 from support import FEW
 
 from counterpoint._util.store import Store
-from counterpoint.images.schemes import PIECES, shuffled
+from counterpoint.images import PIECES
+from counterpoint.images.schemes import shuffled
 
 __all__ = ["nothing_held", "store"]  # fixtures
 

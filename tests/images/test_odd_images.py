@@ -12,8 +12,8 @@ import pytest
 from errors import raises
 from PIL import Image
 
-from counterpoint.cases.table import ImageRef
-from counterpoint.images.pictures import MAX_RATIO, Picture
+from counterpoint.cases import ImageRef
+from counterpoint.images import MAX_RATIO, Picture
 from counterpoint.models.registry import LoadOptions, load_model
 
 RGB = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)

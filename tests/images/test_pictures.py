@@ -20,9 +20,8 @@ from support import FEW
 
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
-from counterpoint.cases.table import ImageRef
-from counterpoint.images import schemes
-from counterpoint.images.pictures import Picture
+from counterpoint.cases import ImageRef
+from counterpoint.images import Picture, schemes
 from counterpoint.world import drawing
 from counterpoint.world.scenes import Scene, sample_scene
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from support import references
 
-from counterpoint.metrics.registry import METRICS, Metric
-from counterpoint.metrics.statistics import estimate, members_of
+from counterpoint.metrics import METRICS, Metric, estimate, members_of
 
 OF_CASES = {n: m for n, m in METRICS.items() if isinstance(m, Metric)}
 OF_IMAGES = {n: m for n, m in OF_CASES.items() if not (m.texts or m.questions)}

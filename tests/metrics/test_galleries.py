@@ -24,7 +24,10 @@ from support import (
     square,
 )
 
-from counterpoint.cases.galleries import (
+from counterpoint.cases import (
+    Case,
+    Cases,
+    ImageRef,
     gallery_rows,
     is_classification,
     is_gallery,
@@ -32,9 +35,8 @@ from counterpoint.cases.galleries import (
     smaller_galleries,
     without_images,
 )
-from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.metrics import rankings
-from counterpoint.metrics.rankings import both_standings, recall, recall_by_chance, standings
+from counterpoint.metrics import both_standings, rankings
+from counterpoint.metrics.rankings import recall, recall_by_chance, standings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIDES = ("images", "captions")

@@ -18,10 +18,10 @@ from support import (
     rendered_block,
 )
 
-from counterpoint.cases.table import Block
+from counterpoint.cases import Block
+from counterpoint.metrics import METRICS as EVERY, Metric, PooledMetric, QueryMetric, both_standings
 from counterpoint.metrics.definitions import group_matching, ranks
-from counterpoint.metrics.rankings import Standings, both_standings, standings
-from counterpoint.metrics.registry import METRICS as EVERY, Metric, PooledMetric, QueryMetric
+from counterpoint.metrics.rankings import Standings, standings
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}

@@ -13,20 +13,21 @@ from hypothesis import given, strategies as st
 from scipy.stats import binomtest
 from support import FEW
 
-from counterpoint.metrics import PairPool
-from counterpoint.metrics.paired import (
+from counterpoint.metrics import (
+    AVERAGES,
+    Averaging,
     DifferenceEstimate,
+    PairPool,
     against_best,
     differences,
-    draw_halves,
     holm,
     holm_over_groups,
     mcnemar,
+    members_of,
     verdict,
 )
+from counterpoint.metrics.paired import draw_halves
 from counterpoint.metrics.pooled import auroc
-from counterpoint.metrics.protocols import AVERAGES
-from counterpoint.metrics.statistics import Averaging, members_of
 
 SHARES = st.lists(st.floats(0, 1, allow_nan=False), min_size=1, max_size=12)
 NULL = 0.055  # of tables may show what is not there

@@ -9,17 +9,16 @@ from scipy.optimize import minimize
 from scipy.stats import spearmanr
 from support import FEW
 
+from counterpoint.metrics import METRICS, Averaging, PairPool, PooledMetric, estimate, pool_value
 from counterpoint.metrics.pooled import (
     BINS,
-    PairPool,
     auroc,
     calibration_error,
     platt,
     rank_correlation,
     true_below_threshold,
 )
-from counterpoint.metrics.registry import METRICS, PooledMetric
-from counterpoint.metrics.statistics import POOLED, Averaging, draw_weights, estimate, pool_value
+from counterpoint.metrics.statistics import POOLED, draw_weights
 
 SEEDS = st.integers(0, 2**32 - 1)
 FUNCTIONS = {m.name: m.function for m in METRICS.values() if isinstance(m, PooledMetric)}

@@ -11,8 +11,8 @@ from support import FEW
 
 from counterpoint._util.errors import CounterpointError, NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
-from counterpoint.cases.captions import CAPTION_FORMATS
-from counterpoint.metrics.protocols import AVERAGES, PROTOCOLS, Protocol, get_protocol
+from counterpoint.cases import CAPTION_FORMATS
+from counterpoint.metrics import AVERAGES, PROTOCOLS, Protocol, get_protocol
 
 DROPPED = '.!"()*#:;~'
 

@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from counterpoint.metrics import statistics
-from counterpoint.metrics.protocols import AVERAGES
-from counterpoint.metrics.statistics import (
+from counterpoint.metrics import (
+    AVERAGES,
     Averaging,
     Estimate,
     averages,
-    clopper_pearson,
-    draw_weights,
     estimate,
     members_of,
     prefixes,
+    statistics,
 )
+from counterpoint.metrics.statistics import clopper_pearson, draw_weights
 
 KINDS = {name: Averaging(levels) for name, levels in AVERAGES.items()}
 

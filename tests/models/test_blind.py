@@ -11,7 +11,7 @@ from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.models.blind.baselines import BagOfWords, Format, Length
 from counterpoint.models.registry import load_model
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 from counterpoint.scoring.kinds import BlindScorer, TableScorer
 
 

@@ -52,7 +52,7 @@ from counterpoint.models.detector.training import (
     train,
 )
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 from counterpoint.scoring.kinds import Work
 
 __all__ = ["families"]  # fixtures

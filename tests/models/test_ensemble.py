@@ -29,7 +29,7 @@ from counterpoint.models import ensemble as ensembles
 from counterpoint.models.blind.baselines import RandomScorer
 from counterpoint.models.ensemble import Ensemble, Member, combined, load, split
 from counterpoint.models.registry import LoadOptions
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import BenchmarkScorer, Described, Work
 from counterpoint.scoring.plan import Scored

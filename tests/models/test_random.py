@@ -12,7 +12,7 @@ from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.metrics.protocols import get_protocol
 from counterpoint.metrics.registry import METRICS
 from counterpoint.models.registry import load_model
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 WORLDS = ("world-replace", "world-swap", "world-bi")
 # What a random order gives, from the papers (facts of hard positives, Winoground).

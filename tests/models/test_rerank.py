@@ -25,7 +25,7 @@ from counterpoint.cases.table import Cases
 from counterpoint.models.ensemble import Member
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.models.rerank import SIDES, Reranker, _put_below
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 
 def reranker(k: int, side: str = "both", pair: object = None) -> Reranker:

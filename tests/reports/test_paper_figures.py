@@ -20,7 +20,7 @@ from counterpoint.reports.figures.shuffles import Shuffle, shuffle_of, shuffles
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import numbers_of
 from counterpoint.reports.showing import Album
-from counterpoint.runs.folders import Run
+from counterpoint.runs import Run
 
 FEW = 20
 TRUTH = owned(12)

@@ -21,11 +21,11 @@ from hypothesis import given, strategies as st
 from support import FEW, case, part, random_run, random_scores, reference, run_of, square, table
 
 import counterpoint as cp
-from counterpoint.cases import Cases, ImageRef, caption_case, spilling
+from counterpoint.cases import Cases, ImageRef, caption_case
 from counterpoint.metrics import METRICS, TIES_NOTE, PooledMetric
 from counterpoint.reports.publishing import PublishOptions, folder as writing, publish
 from counterpoint.reports.publishing.material import names_apart, published_model, safe_name
-from counterpoint.runs import load_run, main_rows, save_run
+from counterpoint.runs import main_rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -171,20 +171,6 @@ def test_a_query_of_a_gallery_names_its_first_answer(tmp_path):
     for line in recalls:
         [answer] = line["output"]["raw"]
         assert line["evaluation"]["is_correct"] == (answer in line["input"]["reference"])
-
-
-def test_large_tables_are_written_in_pieces_and_give_the_same_lines(tmp_path, monkeypatch):
-    runs = [random_run(table(60), 1), run_of(part(zoo(), random_scores(zoo(), 5), name="zoo"))]
-    for run in runs:
-        save_run(run, tmp_path / next(iter(run.parts)))
-    texts = []
-    for number, size in enumerate([1000, 7]):
-        monkeypatch.setattr(spilling, "PIECE", size)
-        out = tmp_path / f"out{number}"
-        publish([load_run(tmp_path / name) for name in ("bench", "zoo")], out, FAST)
-        files = sorted(out.rglob("*_samples.jsonl"))
-        texts.append([file.read_bytes() for file in files])
-    assert texts[0] == texts[1] and len(texts[0]) == 2
 
 
 # --- the schema ----------------------------------------------------------------------------------

@@ -22,8 +22,7 @@ from counterpoint.reports.notices import notices
 from counterpoint.reports.numbers import numbers_of
 from counterpoint.reports.page import ReportOptions, report_page, report_tables
 from counterpoint.reports.papers import beside_papers
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.results import rows
+from counterpoint.runs import compare, rows
 
 FEW = 300  # resamples
 HOSTILE = "<script>alert('x')</script> & $a_1$ | 100% \\ ~^{}#\n\x00\u202e"

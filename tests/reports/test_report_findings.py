@@ -19,8 +19,7 @@ from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import RankedRow, numbers_of
 from counterpoint.reports.page import ReportOptions, report_page
 from counterpoint.reports.table import cell_of
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.results import rows
+from counterpoint.runs import compare, rows
 
 RESAMPLES = 50
 CASES = table(60)

@@ -33,8 +33,7 @@ from counterpoint.reports.notices import Provenance
 from counterpoint.reports.numbers import numbers_of
 from counterpoint.reports.page import ReportOptions, compare_page, figures, report_page
 from counterpoint.reports.showing import Album
-from counterpoint.runs.folders import Run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.runs import Run, rows, save_run
 
 __all__ = ["chromium", "visit"]  # fixtures
 QUICK = ReportOptions(resamples=FEW)

@@ -16,8 +16,7 @@ from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
 from counterpoint.reports.differences import sides
 from counterpoint.reports.page import ReportOptions, report_page, report_tables
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.results import rows
+from counterpoint.runs import compare, rows
 
 QUICK = ReportOptions(resamples=100)
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from counterpoint.metrics.presentation import (
 )
 from counterpoint.metrics.registry import METRICS
 from counterpoint.reports.findings import meanings
-from counterpoint.runs.results import rows
+from counterpoint.runs import rows
 
 
 def test_changed_words():

@@ -24,11 +24,10 @@ from engine_support import build
 from hypothesis import given
 from support import FEW, TIES, case, classes, gallery, owned, part, random_scores, run_of
 
-from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.metrics.registry import METRICS, PooledMetric
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.metrics import METRICS, PooledMetric
 from counterpoint.metrics.statistics import draw_weights
-from counterpoint.runs.columns import columns_of
-from counterpoint.runs.results import members_in, rows
+from counterpoint.runs import columns_of, members_in, rows
 
 
 def clusters_by_hand(cases: Cases, row: int) -> list[str]:

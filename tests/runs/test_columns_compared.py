@@ -12,10 +12,9 @@ from errors import raises
 from hypothesis import given
 from support import FEW, gallery, owned, part, random_scores, random_truth, run_of
 
-from counterpoint.cases.table import Cases
-from counterpoint.metrics.registry import METRICS
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.results import rows
+from counterpoint.cases import Cases
+from counterpoint.metrics import METRICS
+from counterpoint.runs import compare, rows
 
 FAST = 100
 NONE = "no difference shown"

@@ -12,10 +12,8 @@ from engine_support import build
 from errors import raises
 from support import case, part, random_scores, run_of
 
-from counterpoint.metrics.protocols import Protocol
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import Run
-from counterpoint.runs.results import rows, side_by_side
+from counterpoint.metrics import Protocol
+from counterpoint.runs import Run, compare, rows, side_by_side
 
 DEEP = {
     "a/x/1": [1, 0, 0, 0],

@@ -14,7 +14,7 @@ from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.importing import import_scores
 from counterpoint.reports.gathering import ReportData
 from counterpoint.reports.notices import page_facts, run_facts
-from counterpoint.runs.folders import Run
+from counterpoint.runs import Run
 from counterpoint.studio.annotate.human import human_run
 
 SECRET = "hunter2"

@@ -14,13 +14,9 @@ from errors import raises
 from scipy.stats import spearmanr
 from support import case, part, random_run, random_scores, run_of, square, table
 
-from counterpoint.cases import read_cases, write_cases
-from counterpoint.cases.table import SCHEMA, Case, Cases, ImageRef
-from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.metrics.registry import METRICS, PooledMetric
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import Run, load_run, save_run
-from counterpoint.runs.results import Row, as_json, rows, side_by_side
+from counterpoint.cases import SCHEMA, Case, Cases, ImageRef, read_cases, write_cases
+from counterpoint.metrics import METRICS, PROTOCOLS, PooledMetric
+from counterpoint.runs import Row, Run, as_json, compare, load_run, rows, save_run, side_by_side
 
 POOLED = {name for name, metric in METRICS.items() if isinstance(metric, PooledMetric)}
 OF_TRUTH = POOLED - {"rank_correlation"}

@@ -14,8 +14,7 @@ from counterpoint.benchmarks.benchmark import Size
 from counterpoint.benchmarks.registry import find_benchmark, published_files
 from counterpoint.benchmarks.spec import SUBSETS
 from counterpoint.evaluation.verifying import published_id
-from counterpoint.metrics.protocols import PROTOCOLS as METRIC_PROTOCOLS, get_protocol
-from counterpoint.metrics.registry import METRICS
+from counterpoint.metrics import METRICS, PROTOCOLS as METRIC_PROTOCOLS, get_protocol
 
 FILE = Path(counterpoint.__file__).parent / "evaluation" / "published.csv"
 COLUMNS = [

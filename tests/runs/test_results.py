@@ -24,14 +24,21 @@ from support import (
     table,
 )
 
-from counterpoint.cases.table import NO_NEGATIVE, SURPLUS, Absent, Cases
-from counterpoint.metrics.paired import holm, mcnemar
-from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.metrics.registry import METRICS, Metric, PooledMetric
-from counterpoint.runs.comparison import Difference, compare
-from counterpoint.runs.folders import Part, Run
-from counterpoint.runs.results import Row, as_json, rows, side_by_side
-from counterpoint.runs.tables import differences_note, differences_table, part_size
+from counterpoint.cases import NO_NEGATIVE, SURPLUS, Absent, Cases
+from counterpoint.metrics import METRICS, PROTOCOLS, Metric, PooledMetric, holm, mcnemar
+from counterpoint.runs import (
+    Difference,
+    Part,
+    Row,
+    Run,
+    as_json,
+    compare,
+    differences_note,
+    differences_table,
+    part_size,
+    rows,
+    side_by_side,
+)
 
 NONE = "no difference shown"
 FAST = 200  # resamples

@@ -17,9 +17,7 @@ from fuzz_targets_core import some_run
 from models_for_tests import is_sentence
 from support import gallery, owned, part, run_of
 
-from counterpoint.runs import score_files
-from counterpoint.runs.folders import load_run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.runs import load_run, rows, save_run, score_files
 
 Change = Callable[[Any], Any]
 

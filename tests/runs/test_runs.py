@@ -12,11 +12,9 @@ import pytest
 from errors import raises
 from support import mixed, part, random_run, random_scores, run_of, table
 
-from counterpoint.cases.table import Cases
-from counterpoint.metrics.protocols import Protocol
-from counterpoint.runs import folders
-from counterpoint.runs.folders import Run, find_runs, load_run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.cases import Cases
+from counterpoint.metrics import Protocol
+from counterpoint.runs import Run, find_runs, folders, load_run, rows, save_run
 
 ODD = Protocol(
     "mine", "odd", "half", "types", ("micro", "types"), exclude=frozenset({"b", "a"}), min_count=3

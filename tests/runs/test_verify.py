@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from counterpoint._util.errors import NotFoundError
 from counterpoint.benchmarks import completeness
 from counterpoint.benchmarks.benchmark import Size
-from counterpoint.cases.table import Cases
+from counterpoint.cases import Cases
 from counterpoint.cli.app import app
 from counterpoint.evaluation import verifying
 from counterpoint.evaluation.verifying import (
@@ -29,8 +29,7 @@ from counterpoint.evaluation.verifying import (
     tied_captions,
     verify,
 )
-from counterpoint.runs.folders import Part, Run, save_run
-from counterpoint.runs.results import Row, rows, side_by_side
+from counterpoint.runs import Part, Row, Run, rows, save_run, side_by_side
 
 COLUMNS = ("model", "id", "benchmark", "group", "metric", "protocol", "average", "value")
 COLUMNS = (*COLUMNS, "source", "note")

@@ -11,7 +11,7 @@ from test_verify import CLIP, CLIP_ID, FAST, Papers, invoke, one, paper, papers,
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import did_you_mean, near
-from counterpoint.cases.table import Absent
+from counterpoint.cases import Absent
 from counterpoint.evaluation.verifying import (
     judge,
     near_models,
@@ -19,7 +19,7 @@ from counterpoint.evaluation.verifying import (
     published_model,
     verify,
 )
-from counterpoint.runs.folders import Run
+from counterpoint.runs import Run
 
 __all__ = ["papers"]  # a fixture
 CLIP32 = "CLIP ViT-B/32"

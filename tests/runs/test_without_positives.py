@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from support import case, part, random_run, random_scores, run_of, square, table
 
-from counterpoint.cases.table import Case, Cases
+from counterpoint.cases import Case, Cases
 from counterpoint.cli.tables import results_table
-from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.metrics import PROTOCOLS
 from counterpoint.reports.figures.drop import drop
 from counterpoint.reports.gathering import gather
 from counterpoint.reports.numbers import numbers_of
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import Part, Run
-from counterpoint.runs.results import Row, members_in, rows, side_by_side
+from counterpoint.runs import Part, Row, Run, compare, members_in, rows, side_by_side
 
 FAST = 50  # resamples
 REST = "without positives"

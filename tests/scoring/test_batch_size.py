@@ -12,8 +12,8 @@ from errors import raises
 from models_for_tests import Judge, Reader, Towers, choice, run_engine, write_images
 
 from counterpoint._util.store import Store
-from counterpoint.cases.table import Cases
-from counterpoint.scoring.encode import BatchSize
+from counterpoint.cases import Cases
+from counterpoint.scoring import BatchSize
 
 IMAGES = 11
 

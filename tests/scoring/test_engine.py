@@ -32,11 +32,9 @@ from support import FEW
 from counterpoint import evaluate
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.store import Store
-from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
-from counterpoint.scoring import engine, plan
-from counterpoint.scoring.engine import score
-from counterpoint.scoring.kinds import Work
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.images import Picture
+from counterpoint.scoring import Work, engine, plan, score
 
 # --- two towers --------------------------------------------------------------------------------
 

@@ -25,13 +25,11 @@ from models_for_tests import (
 from counterpoint import evaluate
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
-from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
-from counterpoint.metrics.protocols import Overlong
-from counterpoint.scoring.choices import COIN, MOST, score_by_choices
-from counterpoint.scoring.engine import score
-from counterpoint.scoring.kinds import Work
-from counterpoint.scoring.plan import Scored
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
+from counterpoint.images import Picture
+from counterpoint.metrics import Overlong
+from counterpoint.scoring import Scored, Work, score, score_by_choices
+from counterpoint.scoring.choices import COIN, MOST
 
 
 class Umpire:

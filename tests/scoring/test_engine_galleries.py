@@ -32,14 +32,10 @@ from models_for_tests import (
 from support import FEW, case, classes, gallery, owned, part, random_scores, recalls, run_of
 
 from counterpoint import evaluate
-from counterpoint.cases.files import write_cases
-from counterpoint.cases.galleries import without_images
-from counterpoint.cases.table import Cases
+from counterpoint.cases import Cases, without_images, write_cases
 from counterpoint.evaluation.evaluating import prepare
-from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs import score_files
-from counterpoint.runs.folders import Run, load_run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.metrics import PROTOCOLS
+from counterpoint.runs import Run, load_run, rows, save_run, score_files
 from counterpoint.scoring import engine, plan
 
 __all__ = ["own_place"]  # fixtures

@@ -9,12 +9,11 @@ import pytest
 from models_for_tests import Judge, Reader, Towers, naive_vector, pixels, run_engine, write_images
 
 import counterpoint as cp
-from counterpoint.cases import PICTURE, write_cases
-from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.cases import PICTURE, Case, Cases, ImageRef, write_cases
+from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.vectors import load as load_vectors
-from counterpoint.scoring.plan import make_plan
+from counterpoint.scoring import make_plan
 
 NAMES = ("a.png", "b.png", "c.png", "d.png")
 TEXTS = ("a mole", "a mole in a hat")

@@ -20,8 +20,7 @@ from models_for_tests import (
     write_images,
 )
 
-from counterpoint.cases.galleries import without_images
-from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, without_images
 
 __all__ = ["own_place"]  # fixtures
 

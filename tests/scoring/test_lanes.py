@@ -21,8 +21,8 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture, Reader
-from counterpoint.scoring import Work, encode_images
-from counterpoint.scoring.encode import BATCH, BatchSize
+from counterpoint.scoring import BatchSize, Work, encode_images
+from counterpoint.scoring.encode import BATCH
 from counterpoint.scoring.readers import ReaderProcesses
 from counterpoint.scoring.workers import ENCODE_IMAGES, Here
 

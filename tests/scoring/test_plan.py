@@ -11,17 +11,17 @@ from hypothesis import given, strategies as st
 from models_for_tests import choice
 from support import FEW
 
-from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
-from counterpoint.scoring import plan as plan_module
-from counterpoint.scoring.plan import (
+from counterpoint.cases import Case, Cases, ImageRef
+from counterpoint.images import Picture
+from counterpoint.scoring import (
     Plan,
     Scored,
-    Texts,
     make_plan,
+    plan as plan_module,
     used_captions,
     used_images,
 )
+from counterpoint.scoring.plan import Texts
 
 BOXES = (
     None,

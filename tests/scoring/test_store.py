@@ -21,7 +21,7 @@ from support import FEW
 from counterpoint import evaluate, load_run
 from counterpoint._util.errors import StoreError
 from counterpoint._util.store import DIGEST, Store, default_store, digest
-from counterpoint.runs.folders import Run
+from counterpoint.runs import Run
 
 FILE = "results.sqlite"
 ITEM = 3000

@@ -20,9 +20,7 @@ from counterpoint.cases.files import read_cases, write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.evaluation.verifying import published
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.runs.comparison import compare
-from counterpoint.runs.folders import load_run, save_run
-from counterpoint.runs.results import rows
+from counterpoint.runs import compare, load_run, rows, save_run
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, direction_by_direction, human_run
 from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, SAME, TO_TEXT, WHICH

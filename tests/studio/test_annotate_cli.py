@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from counterpoint.cases.files import read_cases
 from counterpoint.cli.campaign import app
-from counterpoint.runs.folders import load_run
+from counterpoint.runs import load_run
 from counterpoint.studio.database import open_database
 
 

@@ -30,7 +30,7 @@ from counterpoint._util.errors import ImageError
 from counterpoint.cases.galleries import gallery_rows
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.images.pictures import Picture
-from counterpoint.runs.folders import Run, save_run
+from counterpoint.runs import Run, save_run
 from counterpoint.studio.browse.index import (
     DIFFER,
     Filter,

@@ -15,7 +15,7 @@ from PIL import Image
 from counterpoint.cli.app import main
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.models.registry import FAMILIES, LoadOptions
-from counterpoint.runs.folders import Run
+from counterpoint.runs import Run
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 

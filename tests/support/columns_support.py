@@ -18,12 +18,9 @@ from support import (
     square,
 )
 
-from counterpoint.cases.table import Cases
-from counterpoint.metrics.protocols import PROTOCOLS, Protocol
-from counterpoint.metrics.registry import METRICS, Metric, QueryMetric
-from counterpoint.runs.comparison import Difference
-from counterpoint.runs.folders import Part, Run
-from counterpoint.runs.results import Row
+from counterpoint.cases import Cases
+from counterpoint.metrics import METRICS, PROTOCOLS, Metric, Protocol, QueryMetric
+from counterpoint.runs import Difference, Part, Row, Run
 
 SEEDS = st.integers(0, 2**32 - 1)
 STRICT = PROTOCOLS["strict"]

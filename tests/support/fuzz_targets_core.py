@@ -28,8 +28,7 @@ from counterpoint.evaluation.submissions import check_submission
 from counterpoint.images.decoding import decode
 from counterpoint.images.pictures import Picture
 from counterpoint.metrics.protocols import PROTOCOLS
-from counterpoint.runs.folders import Part, Run, file_digest, load_run, save_run
-from counterpoint.runs.results import as_json, rows
+from counterpoint.runs import Part, Run, as_json, file_digest, load_run, rows, save_run
 from counterpoint.world.scenes import SceneCodeError, read_scene
 
 Reader = Callable[[bytes, Path], None]

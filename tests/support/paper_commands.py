@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 
 from counterpoint import studio
 from counterpoint.cli.app import main
-from counterpoint.runs.folders import Run, load_run
+from counterpoint.runs import Run, load_run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "papers.md"
 

@@ -13,7 +13,7 @@ import polars as pl
 from campaigns import answer_all, rightly
 from paper_commands import Done, Expected
 
-from counterpoint.runs.folders import load_run
+from counterpoint.runs import load_run
 from counterpoint.studio.database import Item, open_database
 
 

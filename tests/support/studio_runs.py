@@ -15,7 +15,7 @@ from support import part
 
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Cases, ImageRef, caption_case
-from counterpoint.runs.folders import Run, save_run
+from counterpoint.runs import Run, save_run
 from counterpoint.studio.app import create_app
 from counterpoint.studio.security import Guard
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from hypothesis import settings
 
-from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
-from counterpoint.metrics.protocols import PROTOCOLS, Protocol
-from counterpoint.runs.folders import Part, Run
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
+from counterpoint.metrics import PROTOCOLS, Protocol
+from counterpoint.runs import Part, Run
 
 FEW = settings(derandomize=True, deadline=None, max_examples=25)
 TIES = ("wrong", "right", "half")

@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint._util.errors import CounterpointError, ImageError, MissingExtraError
 from counterpoint.data.download import FetchError, PassingError
-from counterpoint.scoring.kinds import RefusedInputsError
+from counterpoint.scoring import RefusedInputsError
 
 ERRORS = [
     ImageError("E-IMAGE-MISSING", "image a.png: no such file."),

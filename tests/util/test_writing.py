@@ -27,7 +27,7 @@ from writers import (
 from counterpoint._util import writing
 from counterpoint._util.errors import RunError
 from counterpoint._util.writing import left_by_kills, locked, recover, whole_file, whole_folder
-from counterpoint.runs.folders import find_runs, load_run, save_run
+from counterpoint.runs import find_runs, load_run, save_run
 
 LONG = "n" * 255
 

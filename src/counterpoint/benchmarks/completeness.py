@@ -34,12 +34,8 @@ def counted(cases: Cases, protocol: Protocol) -> Cases:
     """The cases that a protocol scores."""
     if not protocol.skip:
         return cases
-
-    def scored(piece: Cases) -> Cases:
-        rows = members_of(piece.frame["groups"], protocol.skip)[ALL]
-        return Cases(piece.frame[rows], piece.root, piece.absent)
-
-    return cases.each(scored)
+    rows = members_of(cases.frame["groups"], protocol.skip)[ALL]
+    return Cases(cases.frame[rows], cases.root, cases.absent)
 
 
 def absent_from(id: str, cases: Cases, protocol: Protocol) -> tuple[Absent, ...]:

@@ -23,8 +23,8 @@ from counterpoint.runs import (
     Run,
     as_json,
     compare,
+    paired_rows,
     rows,
-    same_cases,
 )
 from counterpoint.scoring import Model
 
@@ -189,7 +189,7 @@ def _shared(run: Run, other: Run) -> Run:
     parts = {}
     for name, part in run.parts.items():
         if name in other.parts:
-            parts[name] = part.keep(same_cases(part.cases, other.parts[name].cases).rows >= 0)
+            parts[name] = part.keep(paired_rows(part.cases, other.parts[name].cases).rows >= 0)
     return replace(run, parts=parts)
 
 

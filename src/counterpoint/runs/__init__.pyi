@@ -8,7 +8,7 @@ from .folders import (
     read_manifest as read_manifest,
     refuse_other as refuse_other,
 )
-from .part import Part as Part, TrainedOn as TrainedOn, same_cases as same_cases
+from .part import Part as Part, TrainedOn as TrainedOn, paired_rows as paired_rows
 from .results import (
     Measured as Measured,
     Row as Row,

@@ -21,7 +21,7 @@ from counterpoint.metrics import (
     verdict,
 )
 from counterpoint.runs.columns import gap
-from counterpoint.runs.part import Part, same_cases
+from counterpoint.runs.part import Part, paired_rows
 from counterpoint.runs.results import fitting, measure, undefined
 
 
@@ -150,7 +150,7 @@ def _exact(metric: AnyMetric, left: np.ndarray, right: np.ndarray) -> float | No
 
 def _of_both(a: Part, b: Part) -> tuple[Part, Part]:
     """The cases that both runs scored, in one order; their content must be the same."""
-    found = same_cases(a.cases, b.cases)
+    found = paired_rows(a.cases, b.cases)
     shared = found.rows >= 0
     if not shared.any():
         raise RunError("E-RUNS-DISJOINT", f"{a.benchmark}: the two runs scored no case in common.")

@@ -77,19 +77,19 @@ class Part:
         return replace(self, cases=cases, scores=self.scores[pairs])
 
 
-class SameCases(NamedTuple):
+class PairedRows(NamedTuple):
     """Where each case of a table stands in another one, and whether it is the same case there."""
 
     rows: np.ndarray  # of the case with its id, -1 if there is none
     alike: np.ndarray  # marks those of the same images, captions and truth
 
 
-def same_cases(cases: Cases, other: Cases) -> SameCases:
+def paired_rows(cases: Cases, other: Cases) -> PairedRows:
     keys = ["id", "images", "captions", "truth"]
     one, two = (table.frame.select(keys) for table in (cases, other))
     if one.equals(two):
-        return SameCases(np.arange(len(cases)), np.ones(len(cases), dtype=bool))
+        return PairedRows(np.arange(len(cases)), np.ones(len(cases), dtype=bool))
     both = one.join(two.with_row_index("row"), on="id", how="left", maintain_order="left")
     rows = both["row"].cast(pl.Int64()).fill_null(-1).to_numpy()
     alike = pl.all_horizontal(pl.col(key) == pl.col(f"{key}_right") for key in keys[1:])
-    return SameCases(rows, both.select(alike.fill_null(False)).to_series().to_numpy())
+    return PairedRows(rows, both.select(alike.fill_null(False)).to_series().to_numpy())

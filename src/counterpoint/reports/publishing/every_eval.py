@@ -281,23 +281,16 @@ def _samples(
     part = np.full(len(found.cases), -1, dtype=np.int8)
     for number, label in enumerate(WHOLE):
         part[measured.members.get(label, [])] = number
-    row = pair = case_number = 0
-    for piece in measured.part.cases.pieces():
-        starts = piece.pair_offsets
-        scores = measured.part.scores[pair : pair + int(starts[-1])]
-        case_number, pair = case_number + len(piece), pair + int(starts[-1])
-        stop = int(np.searchsorted(found.cases, case_number))
-        rows = np.arange(row, stop)
-        values = np.stack([found.values[rows, column] for column in columns], axis=1).tolist()
-        parts, row = part[rows].tolist(), stop
-        at = 0
-        for number, case in enumerate(piece.frame.iter_rows(named=True)):
-            shape = len(case["images"]), len(case["captions"])
-            block = scores[starts[number] : starts[number + 1]].reshape(shape)
-            for make in _makers(case, block):
-                if parts[at] >= 0 and any(map(math.isfinite, values[at])):
-                    yield WHOLE[parts[at]], values[at], make()
-                at += 1
+    cases, scores, row = measured.part.cases, measured.part.scores, 0
+    starts = cases.pair_offsets
+    for number, case in enumerate(cases.frame.iter_rows(named=True)):
+        shape = len(case["images"]), len(case["captions"])
+        block = scores[starts[number] : starts[number + 1]].reshape(shape)
+        for make in _makers(case, block):
+            values = found.values[row, columns].tolist()
+            if part[row] >= 0 and any(map(math.isfinite, values)):
+                yield WHOLE[part[row]], values, make()
+            row += 1
 
 
 def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], SampleLine]]:
