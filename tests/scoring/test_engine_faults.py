@@ -299,7 +299,7 @@ def test_a_wrong_number_of_results_is_refused(
     tmp_path: Path, method: str, kind: type[Towers], change: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
-    assert "2" in found and ("1" in found or "3" in found)
+    assert "results for 2 inputs" in found
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)

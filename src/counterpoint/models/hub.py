@@ -179,7 +179,8 @@ def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
             config = transformers.AutoConfig.from_pretrained(folder, **code)
             model = kind.from_config(config, **code)
         elif isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
-            model = kind(kind.config_class.from_pretrained(folder))
+            config_class: Any = kind.config_class
+            model = kind(config_class.from_pretrained(folder))
         else:
             return
     files = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
