@@ -1,6 +1,6 @@
 """Make the file of positives that ships for a benchmark: a case's id and one positive, no more.
 
-    counterpoint generate positives ID -M synonyms -M conjuncts -M converse --no-wordnet \\
+    counterpoint generate positives ID -M synonyms -M conjuncts -M converse \\
         --data DATA -o PAIRS
     python scripts/ship_positives.py ID PAIRS --data DATA
 

@@ -37,9 +37,9 @@ from counterpoint.generation.checks.checking import (
     normal,
     reasons,
 )
+from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.language.words import lemmas, role
-from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.grammar import (
     CaptionStyle,

@@ -109,7 +109,7 @@ def make_texts(captions: pl.DataFrame, dev: pl.DataFrame, folder: Path) -> None:
         source = "dev-captions.parquet" if name == DEV_NEGATIVES else "captions.parquet"
         out = folder / f"{name}.parquet"
         if not out.exists():
-            call("generate", kind, folder / source, *chosen, "--no-wordnet", "-o", out)
+            call("generate", kind, folder / source, *chosen, "-o", out)
 
 
 def with_texts(captions: pl.DataFrame, folder: Path, images: Path, negatives: str) -> pl.DataFrame:

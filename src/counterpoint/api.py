@@ -246,8 +246,8 @@ def generate(
     of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`).
     `images` is the folder that image paths start from, by default that of `captions`.
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
-    checks, doubtful, wordnet. Rules are made by `workers` processes; with `engine="ray"`, on a
-    cluster. Called again after an end of any kind, it goes on from there.
+    checks, doubtful. Rules are made by `workers` processes; with `engine="ray"`, on a cluster.
+    Called again after an end of any kind, it goes on from there.
     """
     from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
     from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions

@@ -269,8 +269,8 @@ def test_coco_order() -> None:
 @pytest.mark.parametrize("kind", ["negative", "positive"])
 def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
     """A part of each, spread over the whole of it: noun phrases in mixed case are among them."""
+    from counterpoint.generation.drafts import MADE, TextSettings, make_by_rules
     from counterpoint.generation.inputs.captions import open_captions
-    from counterpoint.generation.making import MADE, TextSettings, make_by_rules
     from counterpoint.generation.registry import RULES
 
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)

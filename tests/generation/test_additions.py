@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from caption_grammar import captions
 
+from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import tagged
 from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES, Draft
 from counterpoint.generation.rules import fitting
@@ -39,7 +39,7 @@ def texts(caption: str, rule: str, *true: str, subtype: str = "") -> set[str]:
 @cache
 def made(*names: str) -> list[Pair]:
     sources = [SourceCaption(str(n), None, text) for n, text in enumerate(captions(300, seed=5))]
-    return make_by_rules(sources, TextSettings("negative", names, wordnet=False)).pairs
+    return make_by_rules(sources, TextSettings("negative", names)).pairs
 
 
 def test_additions_only_add() -> None:
@@ -100,7 +100,7 @@ def test_a_colour_is_not_added_where_a_caption_says_it() -> None:
 def test_other_captions_reach_the_rule() -> None:
     caption, other = "A man riding on a beach", "A horse and tents"
     sources = [SourceCaption(str(n), None, caption, (other,)) for n in range(40)]
-    pairs = make_by_rules(sources, TextSettings("negative", ("add",), wordnet=False)).pairs
+    pairs = make_by_rules(sources, TextSettings("negative", ("add",))).pairs
     assert len({pair.text for pair in pairs}) > 3
     assert not any(word in pair.text for pair in pairs for word in ("horse", "tent"))
 

@@ -22,18 +22,17 @@ from typer.testing import CliRunner
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cli.app import app
 from counterpoint.generation import run as running
+from counterpoint.generation.drafts import CAPTIONS, MADE, MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.sentences import unreadable
-from counterpoint.generation.making import CAPTIONS, MADE, MadePairs, TextSettings, make_by_rules
-from counterpoint.generation.names import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
-from counterpoint.generation.registry import Draft, Rejection
+from counterpoint.generation.registry import Draft, Rejection, chosen_methods
 from counterpoint.generation.run import generate
 
 pytestmark = pytest.mark.slow
 
 RULES = ("negclip", "crepe-replace", "shuffle")
-SETTINGS = TextSettings("negative", RULES, wordnet=False)
+SETTINGS = TextSettings("negative", RULES)
 
 
 @pytest.fixture
@@ -132,7 +131,7 @@ def test_stopped_and_run_again_it_ends_with_the_same_rows(
     """Finished pieces are kept as they are, nothing else is left, and no worker lives on."""
     out, parts = tmp_path / "out.parquet", tmp_path / "out.parquet.parts"
     command = [sys.executable, "-c", SMALL_PIECES, "generate", "negatives", str(file)]
-    command += ["-M", "shuffle", "--no-wordnet", "--workers", "2", "-o", str(out)]
+    command += ["-M", "shuffle", "--workers", "2", "-o", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 120
     while not any(parts.glob("*-rules.parquet")) and time.monotonic() < deadline:
@@ -146,7 +145,7 @@ def test_stopped_and_run_again_it_ends_with_the_same_rows(
     assert kept and all(read_about(path)["counts"] for path in kept)
     captions, settings = (
         open_captions(str(file)),
-        TextSettings("negative", ("shuffle",), wordnet=False),
+        TextSettings("negative", ("shuffle",)),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "write_pairs", _interrupted)
@@ -177,7 +176,7 @@ def test_parts_of_another_command_are_not_mixed_in(
     monkeypatch.setattr(running, "write_pairs", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         generate(captions, SETTINGS, out, workers=1)
-    other = TextSettings("negative", RULES, seed=1, wordnet=False)
+    other = TextSettings("negative", RULES, seed=1)
     with raises("E-SETTINGS-CHANGED", "seed"):
         generate(captions, other, out, workers=1)
     file.write_text(file.read_text() + "\n" + json.dumps({"caption": "a new one"}))
@@ -215,7 +214,7 @@ def test_a_finished_file_is_kept(file: Path, tmp_path: Path) -> None:
     assert generate(captions, SETTINGS, out, workers=1) == first
     assert out.stat().st_mtime_ns == before
     with raises("E-OUTPUT-EXISTS", out):
-        generate(captions, TextSettings("negative", RULES, seed=1, wordnet=False), out, workers=1)
+        generate(captions, TextSettings("negative", RULES, seed=1), out, workers=1)
 
 
 def test_broken_parts_are_told_of(file: Path, tmp_path: Path, small_pieces: None) -> None:
@@ -271,7 +270,7 @@ def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> No
     captions, names = open_captions(str(file)), ("negclip",)
     every = tmp_path / "every.parquet"
     # without ranking, so that swaps of one meaning get as far as the checks
-    settings = TextSettings("negative", names, keep_refused=True, wordnet=False, plausible="none")
+    settings = TextSettings("negative", names, keep_refused=True, plausible="none")
     report = generate(captions, settings, every, workers=1)
     refused = table(every).filter(pl.col("refused") != "")
     assert len(refused) == sum(n for (m, r), n in report.counts.items() if m in names and r != MADE)
@@ -282,7 +281,7 @@ def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> No
 def test_without_checks_nothing_is_refused(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     methods = ("negclip",)
-    settings = TextSettings("negative", methods, checks=False, wordnet=False, plausible="none")
+    settings = TextSettings("negative", methods, checks=False, plausible="none")
     report = generate(open_captions(str(file)), settings, out, workers=1)
     assert {reason for (what, reason), _ in report.counts.items() if what == "negclip"} == {MADE}
     assert table(out)["checks"].list.len().max() == 0
@@ -290,7 +289,7 @@ def test_without_checks_nothing_is_refused(file: Path, tmp_path: Path) -> None:
 
 def test_uniform_captions_give_nothing_away(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    settings = TextSettings("negative", ("negclip",), form="uniform", wordnet=False)
+    settings = TextSettings("negative", ("negclip",), form="uniform")
     generate(open_captions(str(file)), settings, out, workers=1)
     for text in (*table(out)["caption"], *table(out)["text"]):
         assert text[0].isupper()
@@ -357,7 +356,7 @@ class Copycat:
 
 def test_what_two_methods_make_alike_is_kept_once(file: Path, tmp_path: Path) -> None:
     captions = open_captions(str(file))
-    settings = TextSettings("negative", ("negclip",), wordnet=False, plausible="none")
+    settings = TextSettings("negative", ("negclip",), plausible="none")
     alone, both = tmp_path / "alone.parquet", tmp_path / "both.parquet"
     first = generate(captions, settings, alone, workers=1)
     report = generate(captions, settings, both, writers=[Copycat(table(alone))], workers=1)

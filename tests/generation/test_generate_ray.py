@@ -20,14 +20,14 @@ from typer.testing import CliRunner
 from counterpoint._util.cluster import ray_cluster
 from counterpoint.cli.app import app
 from counterpoint.generation import run as running
+from counterpoint.generation.drafts import TextSettings
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.making import TextSettings
 from counterpoint.generation.run import generate
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 
-SETTINGS = TextSettings("negative", ("negclip", "shuffle"), wordnet=False)
+SETTINGS = TextSettings("negative", ("negclip", "shuffle"))
 MARK = f"counterpoint-test-{os.getpid()}"
 
 
@@ -60,7 +60,7 @@ def test_tasks_make_the_same_file(file: Path, ray: Any) -> None:
     for workers in (1, 2, 4):
         assert made(file, f"{workers}.parquet", workers=workers, engine="ray") == expected
     out = file.with_name("command.parquet")
-    words = ["-M", "negclip", "-M", "shuffle", "--no-wordnet", "-o", str(out)]
+    words = ["-M", "negclip", "-M", "shuffle", "-o", str(out)]
     command = ["generate", "negatives", str(file), *words, "--engine", "ray", "--workers", "2"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
@@ -72,7 +72,7 @@ def workers_at_work() -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            busy = (folder / "cmdline").read_bytes().startswith(b"ray::_ray_part")
+            busy = (folder / "cmdline").read_bytes().startswith(b"ray::_rules_part")
             if busy and MARK.encode() in (folder / "environ").read_bytes():
                 found.append(int(folder.name))
         except OSError:  # it ended meanwhile
@@ -105,11 +105,11 @@ def test_machines_have_to_be_alike(
     file: Path, ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A worker with other words, and one that does not see the folder, say so."""
-    monkeypatch.setattr(running, "_words", lambda settings: ("other words", "other model"))
+    monkeypatch.setattr(running, "_words", lambda settings: ("other words", "other model", ""))
     with raises("E-WORKERS-DIFFER") as caught:
         made(file, "words.parquet", engine="ray")
     assert is_sentence(caught.value)
-    part = running._ray_part(("", ""), [], SETTINGS, tmp_path / "elsewhere" / "part.parquet")
+    part = running._rules_part(("", "", ""), [], SETTINGS, tmp_path / "elsewhere" / "part.parquet")
     assert part is not None and is_sentence(part.error())
     assert part.error().code == "E-FOLDER-MISSING"  # type: ignore[attr-defined]
 

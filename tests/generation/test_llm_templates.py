@@ -30,8 +30,7 @@ from counterpoint.generation.llm.templates import (
     parse_template,
     read_template,
 )
-from counterpoint.generation.names import chosen_methods
-from counterpoint.generation.registry import Rejection
+from counterpoint.generation.registry import Rejection, chosen_methods
 
 NAMES = names()
 STEPS = [(name, step) for name in NAMES for step in read_template(name).steps]

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from counterpoint.cases.files import write_cases
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.cli.app import app
+from counterpoint.generation.drafts import TextSettings
 from counterpoint.generation.importing import NO_TEXT, SEVERAL, import_cases, import_texts
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.making import TextSettings
 from counterpoint.generation.pairs import (
     SCHEMA,
     Pair,

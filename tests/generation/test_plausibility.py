@@ -13,11 +13,17 @@ from caption_grammar import captions
 from errors import raises
 from hypothesis import given, settings, strategies as st
 
+from counterpoint.generation.drafts import (
+    IMPLAUSIBLE,
+    MADE,
+    TextSettings,
+    make_by_rules,
+    open_ranker,
+    ranked,
+)
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.plausibility import fit, load, shipped, words_of, write
-from counterpoint.generation.making import MADE, TextSettings, make_by_rules
-from counterpoint.generation.ranking import IMPLAUSIBLE, open_ranker, ranked
 from counterpoint.generation.registry import Draft
 
 MANY = captions(300, seed=5)
@@ -217,7 +223,7 @@ def test_a_draft_does_not_change_the_order_of_others() -> None:
 
 
 def made(caption: str, *methods: str, **options: object) -> tuple[list[str], dict[str, int]]:
-    asked = TextSettings("negative", methods, wordnet=False, **options)  # type: ignore[arg-type]
+    asked = TextSettings("negative", methods, **options)  # type: ignore[arg-type]
     found = make_by_rules([SourceCaption("0", None, caption)], asked)
     return [pair.text for pair in found.pairs], {why: n for (_, why), n in found.counts.items()}
 
@@ -232,7 +238,7 @@ def test_implausible_texts_are_rejected_and_counted() -> None:
 
 
 def test_rejected_texts_are_kept_if_asked() -> None:
-    asked = TextSettings("negative", ("negclip",), wordnet=False, keep_refused=True)
+    asked = TextSettings("negative", ("negclip",), keep_refused=True)
     [pair] = make_by_rules([SourceCaption("0", None, "A man is riding a horse.")], asked).pairs
     assert pair.refused.startswith(IMPLAUSIBLE)
     assert pair.text == "A horse is riding a man."
@@ -245,7 +251,7 @@ def test_shuffles_are_not_ranked() -> None:
 
 def test_the_version_of_a_pair_names_the_model() -> None:
     def versions(method: str, plausible: str) -> set[bool]:
-        asked = TextSettings("negative", (method,), wordnet=False, plausible=plausible)
+        asked = TextSettings("negative", (method,), plausible=plausible)
         sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:20])]
         return {shipped().version in pair.version for pair in make_by_rules(sources, asked).pairs}
 
@@ -260,7 +266,7 @@ def test_a_model_of_your_own_ranks(tmp_path: Path) -> None:
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:60])]
 
     def texts(plausible: str) -> list[str]:
-        asked = TextSettings("negative", names, wordnet=False, plausible=plausible)
+        asked = TextSettings("negative", names, plausible=plausible)
         return [pair.text for pair in make_by_rules(sources, asked).pairs]
 
     assert texts(str(path)) == texts(str(path)) != texts("shipped")
@@ -273,7 +279,7 @@ def test_ranked_texts_are_more_plausible() -> None:
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY)]
 
     def mean(plausible: str) -> float:
-        asked = TextSettings("negative", ("crepe-replace",), wordnet=False, plausible=plausible)
+        asked = TextSettings("negative", ("crepe-replace",), plausible=plausible)
         found = make_by_rules(sources, asked)
         assert found.counts["crepe-replace", MADE] > 100
         return float(np.mean([model.gain(pair.caption, pair.text) for pair in found.pairs]))
@@ -284,7 +290,7 @@ def test_ranked_texts_are_more_plausible() -> None:
 def test_one_caption_alone_gives_the_same_texts() -> None:
     """Blocks of captions are ranked together; a text must not depend on its block."""
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:150])]
-    asked = TextSettings("negative", ("crepe-replace", "negclip"), wordnet=False)
+    asked = TextSettings("negative", ("crepe-replace", "negclip"))
     whole = make_by_rules(sources, asked).pairs
     for source in sources[60:70]:
         alone = make_by_rules([source], asked).pairs

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import inflected, tagged
 from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.making import TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import edits
@@ -33,7 +33,7 @@ def pairs(
     captions: list[str], names: tuple[str, ...] = POSITIVE, *, seed: int = 0, each: int = 1
 ) -> list[Pair]:
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(captions)]
-    settings = TextSettings("positive", names, seed, each=each, wordnet=False)
+    settings = TextSettings("positive", names, seed, each=each)
     return make_by_rules(sources, settings).pairs
 
 
@@ -378,6 +378,6 @@ def test_a_common_edit_is_rare_where_other_rules_have_texts() -> None:
 def test_a_capped_text_depends_on_its_caption_alone() -> None:
     whole = pairs(SAME_WORD)
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(SAME_WORD)]
-    settings = TextSettings("positive", POSITIVE, wordnet=False)
+    settings = TextSettings("positive", POSITIVE)
     pieces = [make_by_rules(sources[n : n + 5], settings).pairs for n in range(0, 32, 5)]
     assert sorted(pair.text for piece in pieces for pair in piece) == sorted(p.text for p in whole)

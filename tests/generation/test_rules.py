@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from caption_grammar import captions
 
+from counterpoint.generation.drafts import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import (
     Put,
@@ -19,7 +20,6 @@ from counterpoint.generation.language.sentences import (
     tagged,
 )
 from counterpoint.generation.language.wordnet import Vocabulary
-from counterpoint.generation.making import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES, Draft
 from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
@@ -50,7 +50,7 @@ def many(kind: str) -> MadePairs:
     """All rules on thousands of captions, checked."""
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY)]
-    return make_by_rules(sources, TextSettings(kind, names, wordnet=False))  # type: ignore[arg-type]
+    return make_by_rules(sources, TextSettings(kind, names))  # type: ignore[arg-type]
 
 
 def bag(text: str) -> Counter[str]:
@@ -113,7 +113,7 @@ def test_conjuncts_stay_where_reversing_may_change_the_meaning(caption: str) -> 
 
 
 def made_and_checked(caption: str, rule: str, **options: bool) -> list[Pair]:
-    settings = TextSettings("positive", (rule,), wordnet=False, **options)  # type: ignore[arg-type]
+    settings = TextSettings("positive", (rule,), **options)  # type: ignore[arg-type]
     return make_by_rules([SourceCaption("0", None, caption)], settings).pairs
 
 
@@ -167,7 +167,7 @@ def test_narrower_words_are_made_if_asked_for_and_marked() -> None:
 
 def _doubtful(caption: str, seed: int) -> list[Pair]:
     names = ("synonyms", "hard-positives")
-    settings = TextSettings("positive", names, seed, wordnet=False, doubtful=True)
+    settings = TextSettings("positive", names, seed, doubtful=True)
     return make_by_rules([SourceCaption("0", None, caption)], settings).pairs
 
 
@@ -571,11 +571,11 @@ def test_every_caption_and_seed_has_its_own_chance() -> None:
     """What is made of a caption does not depend on what else is in the file, nor on the methods."""
     names = ("negclip", "crepe-replace", "shuffle")
     sources = [SourceCaption(str(n), None, caption) for n, caption in enumerate(MANY[:60])]
-    whole = make_by_rules(sources, TextSettings("negative", names, wordnet=False)).pairs
-    part = make_by_rules(sources[30:31], TextSettings("negative", names[1:2], wordnet=False)).pairs
+    whole = make_by_rules(sources, TextSettings("negative", names)).pairs
+    part = make_by_rules(sources[30:31], TextSettings("negative", names[1:2])).pairs
     alone = [p for p in whole if p.source == "30" and p.method == names[1]]
     assert [p.text for p in part] == [p.text for p in alone] != []
-    other = make_by_rules(sources, TextSettings("negative", names, seed=1, wordnet=False)).pairs
+    other = make_by_rules(sources, TextSettings("negative", names, seed=1)).pairs
     assert [p.text for p in other] != [p.text for p in whole]
 
 
@@ -595,7 +595,7 @@ def judged(kind: str, names: tuple[str, ...]) -> dict[str, list[bool]]:
     """By method: whether each text that the world understands is true of its scene."""
     pairs = world_sources(300)
     scenes = {source.id: scene for source, scene in pairs}
-    settings = TextSettings(kind, names, wordnet=False)  # type: ignore[arg-type]
+    settings = TextSettings(kind, names)  # type: ignore[arg-type]
     found: dict[str, list[bool]] = {}
     for pair in make_by_rules([source for source, _ in pairs], settings).pairs:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -75,9 +75,6 @@ Doubtful = Annotated[
     bool,
     typer.Option("--doubtful", help="Also use words that may be false: narrower or doubtful ones."),
 ]
-UseWordNet = Annotated[
-    bool, typer.Option("--wordnet/--no-wordnet", help="Use WordNet if it is installed.")
-]
 Ranking = Annotated[
     str,
     typer.Option(
@@ -125,7 +122,6 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         checks: Checks = True,
         keep_refused: KeepRefused = False,
         doubtful: Doubtful = False,
-        wordnet: UseWordNet = True,
         plausible: Ranking = "shipped",
         model: Model = "",
         shots: Shots = None,
@@ -155,16 +151,7 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         if limit and names.graphs:
             raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
         settings = TextSettings(
-            kind,
-            names.rules,
-            seed,
-            checks,
-            each,
-            form,
-            doubtful,
-            wordnet,
-            keep_refused,
-            plausible,
+            kind, names.rules, seed, checks, each, form, doubtful, keep_refused, plausible
         )
         options = CaptionOptions(caption_column, image_column, None, split)
         if names.graphs:
@@ -174,12 +161,21 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             if names.llm and dry_run:
                 _print_prompts(captions, names.llm, model, shots, dry_run)
                 return
-            make = partial(
-                generate, workers=workers or None, engine=engine, ray_address=ray_address
-            )
-            report = _of_captions(captions, settings, names.llm, model, shots, out, make)
+            with ExitStack() as stack:
+                writers = _writers(captions, names.llm, model, shots, stack) if names.llm else ()
+                report = generate(
+                    captions,
+                    settings,
+                    out,
+                    writers=writers,
+                    workers=workers or None,
+                    engine=engine,
+                    ray_address=ray_address,
+                    progress=stack.enter_context(progress_bars()),
+                )
         _show(report, out, as_json)
-        _refuse_unread(report, out)
+        if names.llm:
+            _refuse_unread(report, out)
 
     command.__doc__ = f"""Make hard {kind}s from captions: a Parquet file of pairs.
 
@@ -264,25 +260,18 @@ def _captions(
     return first_of(captions, limit) if limit else captions
 
 
-def _of_captions(
-    captions: Captions,
-    settings: TextSettings,
-    llm: tuple[str, ...],
-    model: str,
-    shots: int | None,
-    out: Path,
-    make: Callable[..., Generated],
-) -> Generated:
-    if not llm:
-        with progress_bars() as bars:
-            return make(captions, settings, out, progress=bars)
+def _writers(
+    captions: Captions, names: Sequence[str], model: str, shots: int | None, stack: ExitStack
+) -> list[ChatMethod]:
+    """The methods of a language model, whose cost is told."""
     from counterpoint.generation.llm import ChatMethod, ChatModel
 
-    _need_model(model)
-    with ChatModel(model) as served, progress_bars() as bars:
-        writers = [ChatMethod(name, served, shots) for name in llm]
-        _announce(captions, writers)
-        return make(captions, settings, out, writers=writers, progress=bars)
+    if not model:
+        raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
+    served = stack.enter_context(ChatModel(model))
+    writers = [ChatMethod(name, served, shots) for name in names]
+    _announce(captions, writers)
+    return writers
 
 
 def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
@@ -318,11 +307,6 @@ def _print_prompts(
         for prompt in method.dry_run(chosen, count):
             output.print(prompt, soft_wrap=True)
             output.print()
-
-
-def _need_model(model: str) -> None:
-    if not model:
-        raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
 
 
 def _of_graphs(

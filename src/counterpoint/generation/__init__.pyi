@@ -1,13 +1,12 @@
 from .caption_parts import exchanged as exchanged, phrases_of as phrases_of
-from .from_graphs import generate_from_graphs as generate_from_graphs
-from .importing import import_cases as import_cases, import_texts as import_texts
-from .making import (
+from .drafts import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,
     TextSettings as TextSettings,
     make_by_rules as make_by_rules,
 )
-from .names import chosen_methods as chosen_methods, methods as methods
+from .from_graphs import generate_from_graphs as generate_from_graphs
+from .importing import import_cases as import_cases, import_texts as import_texts
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
@@ -22,7 +21,12 @@ from .pairs import (
     root_of as root_of,
     write_pairs as write_pairs,
 )
-from .registry import RULES as RULES, Rule as Rule
+from .registry import (
+    RULES as RULES,
+    Rule as Rule,
+    chosen_methods as chosen_methods,
+    methods as methods,
+)
 from .replace import (
     MOST_COMMON as MOST_COMMON,
     ReplaceCounts as ReplaceCounts,

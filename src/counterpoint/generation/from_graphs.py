@@ -26,6 +26,7 @@ import polars as pl
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint.cases import ImageRef
+from counterpoint.generation.drafts import CAPTIONS, MADE, Counts, DraftChecker, TextSettings
 from counterpoint.generation.inputs.scene_graphs import (
     Box,
     Graph,
@@ -36,10 +37,8 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_sizes,
 )
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.making import CAPTIONS, MADE, DraftChecker, TextSettings
-from counterpoint.generation.names import GRAPH_METHODS
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
-from counterpoint.generation.registry import Draft
+from counterpoint.generation.registry import GRAPH_METHODS, Draft
 from counterpoint.generation.run import Generated, with_counts
 
 ImagePath = Callable[[str], str]  # from an image's id
@@ -89,7 +88,7 @@ def generate_from_graphs(
         "methods": list(settings.methods),
     }
     known = read_sizes(sizes) if sizes else None
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counts = Counter()
     shown = progress or Quiet()
 
     def pairs() -> Iterator[Pair]:
@@ -98,9 +97,8 @@ def generate_from_graphs(
             graphs = _advancing(read_graphs(path, known), shown.start(method, None))
             for source, draft in _drafts(method, graphs, settings, counts):
                 counts[CAPTIONS, MADE] += 1
-                yield from DraftChecker(source, settings, counts).accepted(
-                    iter((draft,)), method, version
-                )
+                checker = DraftChecker(source, settings, counts)
+                yield from checker.accepted((draft,), method, version)
 
     def frames() -> Iterator[pl.DataFrame]:
         stream = pairs()
@@ -108,7 +106,7 @@ def generate_from_graphs(
             yield tabulate(some)
 
     written = write_pairs(out, frames(), lambda: with_counts(about, counts))
-    return Generated(written, counts[CAPTIONS, MADE], counts)
+    return Generated.of(written, counts)
 
 
 def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
@@ -121,7 +119,7 @@ def _drafts(
     method: str,
     graphs: Iterator[Graph],
     settings: TextSettings,
-    counts: Counter[tuple[str, str]],
+    counts: Counts,
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     left_out: Counter[str] = Counter()
     if method == "vg-relation":

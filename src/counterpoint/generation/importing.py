@@ -22,9 +22,9 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import open_regular, parse_json, shown
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import PROMPTS
+from counterpoint.generation.drafts import Counts, DraftChecker, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.inputs.source import SourceCaption
-from counterpoint.generation.making import DraftChecker, TextSettings, readable
 from counterpoint.generation.pairs import (
     KINDS,
     SUBTYPES,
@@ -142,27 +142,23 @@ def _write(
         "form": settings.form,
         **about,
     }
-    counts: Counter[tuple[str, str]] = Counter()
-    wordnet = settings.vocabulary().wordnet if settings.checks else None
-    total = 0
+    counts: Counts = Counter()
 
     def frames() -> Iterator[pl.DataFrame]:
-        nonlocal total
         while piece := list(islice(rows, PIECE)):
-            total += len(piece)
             drafts = {source.id: of for source, of in piece}
             pairs: list[Pair] = []
             for source in readable([source for source, _ in piece], counts):
                 for kind, texts in drafts[source.id].items():
-                    checker = DraftChecker(source, replace(settings, kind=kind), counts, wordnet)
+                    checker = DraftChecker(source, replace(settings, kind=kind), counts)
                     for text in texts:
-                        pairs += checker.accepted(iter([text]), about["methods"][0], "1")
+                        pairs += checker.accepted([text], about["methods"][0], "1")
             advance(len(piece))
             yield tabulate(pairs)
 
     with reserved(out):
         written = write_pairs(out, frames(), lambda: with_counts(about, counts))
-    return Generated(written, total, counts)
+    return Generated.of(written, counts)
 
 
 def _aligned(captions: Captions, texts: Path) -> Iterator[tuple[SourceCaption, str]]:

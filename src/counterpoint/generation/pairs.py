@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -118,6 +119,12 @@ def changed_span(caption: str, text: str) -> tuple[int, int]:
     while end < len(text) and text[end].isalnum():
         end += 1
     return start, end
+
+
+def stable_random(*parts: object, bytes: int = 8) -> int:
+    """A whole number of this many bytes that depends on nothing but the parts, as text."""
+    joined = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(joined, digest_size=bytes).digest())
 
 
 def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:

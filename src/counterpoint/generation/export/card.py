@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 from counterpoint._util.yaml_files import yaml_text
-from counterpoint.generation.making import CAPTIONS, MADE
+from counterpoint.generation.drafts import CAPTIONS, MADE
 
 IMAGES: Final = ("image", "text_image")
 MEANINGS: Final = {
