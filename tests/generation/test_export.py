@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import hashlib
 import io
 import json
 import re
@@ -28,9 +27,8 @@ from counterpoint.cli.console import plainly
 from counterpoint.cli.export import export
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.generation.export.benchmark import export_benchmark
-from counterpoint.generation.export.card import COLUMNS, Facts, card
 from counterpoint.generation.export.groups import ImagePaths
-from counterpoint.generation.export.hub import export_hub
+from counterpoint.generation.export.hub import COLUMNS, Facts, card, export_hub
 from counterpoint.generation.export.sampling import read_balance
 from counterpoint.generation.export.training import VALIDATION, export_training
 from counterpoint.generation.pairs import SCHEMA, Pair, tabulate, write_pairs
@@ -458,12 +456,12 @@ def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.Mo
 # --- data set folder ---------------------------------------------------------------------------
 
 
-def test_a_folder_has_data_card_and_metadata(tmp_path: Path):
+def test_a_folder_has_data_and_a_card(tmp_path: Path):
     out = tmp_path / "my set"
     assert export_hub(three(tmp_path), out, Counter(), licence="CC-BY-4.0") == 6
     names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
-    assert names == ["README.md", "croissant.json", "data/test-00000-of-00001.parquet"]
-    table = pl.read_parquet(out / names[2])
+    assert names == ["README.md", "data/test-00000-of-00001.parquet"]
+    table = pl.read_parquet(out / names[1])
     assert table.columns == list(COLUMNS) and table["text"].to_list()[:2] == ["a one", "a two"]
     assert table.schema == pl.Schema({name: SCHEMA[name] for name in COLUMNS})
     text = (out / "README.md").read_text()
@@ -488,10 +486,6 @@ def test_the_cards_head_is_what_the_hub_reads(tmp_path: Path):
     [config] = found["configs"]
     assert config["data_files"] == [{"split": "test", "path": "data/test-*"}]
     assert list((tmp_path / "set").glob(config["data_files"][0]["path"]))
-    features = {row["name"]: row for row in found["dataset_info"]["features"]}
-    assert list(features) == list(COLUMNS) and features["box"]["sequence"] == "int32"
-    assert found["dataset_info"]["splits"][0]["num_examples"] == 6
-    assert found["size_categories"] == ["n<1K"]
 
 
 def test_other_licences_and_none():
@@ -506,31 +500,6 @@ def test_names_on_the_card_are_data_and_no_folder_is_told():
     text = card(facts)
     assert "| \\<b\\>\\|x\\` | \\*v\\* | 3 |" in text
     assert "/home" not in text and "captions.json" in text and "C:" not in text
-
-
-def test_metadata_follows_croissant(tmp_path: Path):
-    out = tmp_path / "set"
-    export_hub(three(tmp_path), out, Counter())
-    about = json.loads((out / "croissant.json").read_text())
-    context = about["@context"]
-    assert context["@vocab"] == "https://schema.org/" and context["cr"].endswith("/croissant/")
-    assert about["@type"] == "sc:Dataset"
-    assert about["conformsTo"] == "http://mlcommons.org/croissant/1.0"
-    [file] = about["distribution"]
-    data = (out / file["contentUrl"]).read_bytes()
-    assert file["@type"] == "cr:FileObject"
-    assert file["sha256"] == hashlib.sha256(data).hexdigest()
-    assert file["contentSize"] == f"{len(data)} B"
-    [records] = about["recordSet"]
-    columns = pq.read_schema(out / file["contentUrl"]).names
-    assert [one["source"]["extract"]["column"] for one in records["field"]] == columns
-    assert {one["source"]["fileObject"]["@id"] for one in records["field"]} == {file["@id"]}
-    kinds = {one["name"]: one["dataType"] for one in records["field"]}
-    assert kinds["seed"] == "sc:Integer" and kinds["caption"] == "sc:Text"
-    used = set(re.findall(r'"(\w+)":', json.dumps(about["recordSet"]))) - {"name", "description"}
-    assert used <= set(context)  # every word is one of the vocabulary
-    ids = [one["@id"] for one in (*about["distribution"], records, *records["field"])]
-    assert len(set(ids)) == len(ids)
 
 
 def test_images_are_put_in_once_a_group(tmp_path: Path):
@@ -564,9 +533,6 @@ def test_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     export_hub(three(tmp_path), out, Counter(), shard=1)
     names = [path.name for path in sorted((out / "data").iterdir())]
     assert names == [f"test-{n:05}-of-00006.parquet" for n in range(6)]
-    about = json.loads((out / "croissant.json").read_text())
-    assert about["distribution"][-1]["@type"] == "cr:FileSet"
-    assert about["recordSet"][0]["field"][0]["source"]["fileSet"] == {"@id": "shards"}
     texts = [
         text for path in sorted((out / "data").iterdir()) for text in pl.read_parquet(path)["text"]
     ]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -21,9 +22,10 @@ from typer.testing import CliRunner
 
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cli.app import app
-from counterpoint.generation import run as running
-from counterpoint.generation.drafts import CAPTIONS, MADE, MadePairs, TextSettings, make_by_rules
+from counterpoint.generation import drafts, run as running
+from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
+from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection, chosen_methods
@@ -194,13 +196,13 @@ def test_garbage_is_collected_again_after_a_part(
 ) -> None:
     seen: list[bool] = []
 
-    def watched(*arguments: object) -> MadePairs:
+    def watched(*arguments: Any) -> list[SourceCaption]:
         seen.append(gc.isenabled())
         if fails:
             raise MemoryError
-        return make_by_rules(*arguments)  # type: ignore[arg-type]
+        return readable(*arguments)
 
-    monkeypatch.setattr(running, "make_by_rules", watched)
+    monkeypatch.setattr(drafts, "readable", watched)
     assert gc.isenabled()
     with pytest.raises(MemoryError) if fails else nullcontext():
         generate(open_captions(str(file)), SETTINGS, tmp_path / "out.parquet", workers=1)

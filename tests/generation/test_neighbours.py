@@ -22,7 +22,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
-from counterpoint.generation.export.neighbours import read_neighbours
+from counterpoint.generation.export.groups import read_neighbours
 from counterpoint.generation.images.nearest import (
     SCHEMA,
     nearest_images,

@@ -1,7 +1,7 @@
 """Pairs as a benchmark, as a training set, or as a data set to publish.
 
 pairs files -> groups (a caption with all its texts) -> benchmark, training set
-pairs files -> shards, card, Croissant metadata -> data set folder
+pairs files -> shards and a card -> data set folder
 """
 
 import lazy_loader

@@ -13,7 +13,6 @@ A case is in the group `type/subtype`; its cluster is the image.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from counterpoint.generation.export.groups import (
 )
 from counterpoint.generation.export.sampling import CappedSample, read_caps
 from counterpoint.generation.inputs.source import UniqueIds
-from counterpoint.generation.pairs import require_parquet
+from counterpoint.generation.pairs import require_parquet, stable_random
 
 
 def export_benchmark(
@@ -83,7 +82,7 @@ def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterat
             left_out["images of texts, which a case of one image has no place for"] += unused
         yield caption_case(group.source, group.image, true, false, labels)
         return
-    start = _draw(seed, group.source, len(positives))
+    start = stable_random(f"{seed} {group.source}") % max(len(positives), 1)
     for number, negative in enumerate(group.negatives):
         id = f"{group.source}/{number}"
         if negative.image is not None:
@@ -99,11 +98,3 @@ def _square(id: str, caption: str, image: ImageRef, negative: Text, other: str) 
     truth = ((True, False), (False, True))
     images = (image, ImageRef(other))
     return Case(id, images, (caption, negative.text), truth, (negative.label,))
-
-
-def _draw(seed: int, source: str, count: int) -> int:
-    """A number below `count` that depends only on the seed and the source."""
-    if not count:
-        return 0
-    drawn = blake2b(f"{seed} {source}".encode("utf-8", "surrogatepass"), digest_size=8)
-    return int.from_bytes(drawn.digest()) % count

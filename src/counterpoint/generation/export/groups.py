@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
+from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
 from counterpoint.cases import ImageRef
 from counterpoint.generation.pairs import count_pairs, read_pairs, root_of
@@ -31,6 +32,7 @@ _COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image"
 QUIET: Final = Quiet()
 LeftOut = Counter[str]
 Key = tuple[str, str, str | None]
+Neighbours = dict[str, list[str]]  # the nearest other images of an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +199,23 @@ def _group(rows: list[tuple[Any, ...]], left_out: LeftOut, moves: Sequence[Image
         del texts["positive"][text], texts["negative"][text]
     positives, negatives = (list(texts[kind].values()) for kind in ("positive", "negative"))
     return Group(source, image, reference, caption, positives, negatives)
+
+
+def read_neighbours(path: Path, images: Iterable[str | None], source: str) -> Neighbours:
+    """The nearest images of each image, from the table of `generate neighbours`.
+
+    `images`, those of `source`, are read up to a match. If none of them is in the table, it was
+    made for other paths, and nothing would come of it.
+    """
+    table = read_table(path, {"image": pl.String(), "neighbours": pl.List(pl.String())})
+    found = dict(zip(table["image"].to_list(), table["neighbours"].to_list(), strict=True))
+    here = ""
+    for image in images:
+        if image in found:
+            return found
+        here = here or image or ""
+    raise DataError(
+        "E-NEIGHBOURS-OTHER",
+        f"{path}: has no neighbours of any image of {source} ({shown(here)} there, "
+        f"{shown(next(iter(found), ''))} here); make it with `generate neighbours {source}`.",
+    )

@@ -2,20 +2,23 @@
 
     FOLDER/
       README.md                            the card: what it is, how it was made, its limitations
-      croissant.json                       the same for programs (Croissant 1.0)
       data/test-00000-of-00001.parquet     the pairs, one row each, in shards
 
 The columns are those of the pairs file, without those for work in progress. Without embedding,
 images are paths as in the pairs file; with it, `{bytes, path}` of the whole image, beside its box.
+What programs read of a data set (sizes, features, Croissant) the hub makes of the files itself.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 import numpy as np
@@ -25,16 +28,9 @@ from counterpoint._util.errors import DataError, ImageError, reason
 from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.untrusted import shown
 from counterpoint._util.writing import whole_folder
+from counterpoint._util.yaml_files import yaml_text
 from counterpoint.cases import ImageRef
-from counterpoint.generation.export.card import (
-    COLUMNS,
-    IMAGES,
-    INTEGERS,
-    LISTS,
-    Facts,
-    card,
-    croissant,
-)
+from counterpoint.generation.drafts import CAPTIONS, MADE
 from counterpoint.generation.export.groups import QUIET, ImagePaths, LeftOut
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_about, read_pairs
 
@@ -42,6 +38,53 @@ SHARD: Final = 200_000_000  # bytes, about
 _SPLIT: Final = "test"
 _ROWS: Final = 256  # rows with images in memory at a time: one row group
 _PLAIN_ROWS: Final = 50_000
+IMAGES: Final = ("image", "text_image")
+MEANINGS: Final = {
+    "source": "the caption's id in the input; one caption has many pairs",
+    "image": "the caption's image",
+    "box": "the part of the image that is meant: x, y, width, height in pixels; null for all of it",
+    "caption": "a true caption of the image",
+    "text": "what was made from the caption",
+    "kind": "negative (the text is false of the image) or positive (as true as the caption)",
+    "type": "replace, swap, add, negate, shuffle or paraphrase",
+    "subtype": "obj, att, rel, or empty",
+    "start": "the first character of the text that differs from the caption",
+    "end": "the end of the characters that differ",
+    "method": "what made the text",
+    "version": "of the method, with the models and word lists it used",
+    "seed": "of the method's chance",
+    "checks": "the automatic checks that the pair has passed",
+    "doubt": "why a positive may yet be false, such as narrower (crimson for red); empty if sure",
+    "text_image": "an image that the text is true of, or null",
+}
+COLUMNS: Final = tuple(MEANINGS)
+INTEGERS: Final = {"box": "int32", "start": "int32", "end": "int32", "seed": "int64"}
+LISTS: Final = ("box", "checks")
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the card says about a data set, collected while it is written."""
+
+    name: str
+    licence: str
+    embedded: bool
+    rows: int = 0
+    captions: int = 0
+    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    methods: Counter[tuple[str, str]] = field(default_factory=Counter)
+    checks: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    made: list[dict[str, Any]] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """One sentence."""
+        sums: Counter[str] = Counter()
+        for (kind, _, _), count in self.counts.items():
+            sums[kind] += count
+        kinds = " and ".join(f"{sums[kind]:,} hard {kind}s" for kind in sorted(sums))
+        return f"{kinds} of {self.captions:,} image captions, made with Counterpoint."
 
 
 def export_hub(
@@ -66,10 +109,9 @@ def export_hub(
         frames = _frames(
             pairs, facts, images, progress.start("pairs", sum(map(count_pairs, pairs)))
         )
-        facts.files = _write_shards(frames, draft / "data", facts, shard)
+        _write_shards(frames, draft / "data", embed, shard)
         if not facts.rows:
             raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.")
-        (draft / "croissant.json").write_text(croissant(facts), encoding="utf-8")
         (draft / "README.md").write_text(card(facts), encoding="utf-8")
     return facts.rows
 
@@ -148,14 +190,12 @@ def image_bytes(path: str, root: Path) -> tuple[bytes, str]:
     return buffer.getvalue(), "image.png"
 
 
-def _write_shards(
-    frames: Iterator[list[Any]], folder: Path, facts: Facts, limit: int
-) -> list[Path]:
+def _write_shards(frames: Iterator[list[Any]], folder: Path, embedded: bool, limit: int) -> None:
     """Files of about `limit` bytes each; their names contain the number of files."""
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
-    schema = _schema(facts.embedded)
+    schema = _schema(embedded)
     written: list[Path] = []
     # Many rows have the same image: with a large dictionary it is stored once per row group.
     form = {"compression": "zstd", "dictionary_pagesize_limit": limit}
@@ -166,11 +206,8 @@ def _write_shards(
                 writer.write_table(pa.Table.from_pylist(rows, schema=schema))
                 if written[-1].stat().st_size >= limit:
                     break
-    total = len(written)
-    return [
-        file.rename(folder / f"{_SPLIT}-{number:05}-of-{total:05}.parquet")
-        for number, file in enumerate(written)
-    ]
+    for number, file in enumerate(written):
+        file.rename(folder / f"{_SPLIT}-{number:05}-of-{len(written):05}.parquet")
 
 
 def _schema(embedded: bool) -> Any:
@@ -182,18 +219,133 @@ def _schema(embedded: bool) -> Any:
         return schema
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     fields = [pa.field(f.name, image) if f.name in IMAGES else f for f in schema]
-    note = {"info": {"features": hub_features(embedded)}}
+    features: dict[str, Any] = {}
+    for name in COLUMNS:
+        value: dict[str, Any] = {"dtype": INTEGERS.get(name, "string"), "_type": "Value"}
+        if name in LISTS:
+            value = {"feature": value, "_type": "Sequence"}
+        features[name] = {"_type": "Image"} if name in IMAGES else value
+    note = {"info": {"features": features}}
     return pa.schema(fields).with_metadata({"huggingface": json.dumps(note)})
 
 
-def hub_features(embedded: bool) -> dict[str, Any]:
-    """The columns in the form of the `datasets` library."""
-    found: dict[str, Any] = {}
-    for name in COLUMNS:
-        value: dict[str, Any] = {"dtype": INTEGERS.get(name, "string"), "_type": "Value"}
-        if embedded and name in IMAGES:
-            value = {"_type": "Image"}
-        if name in LISTS:
-            value = {"feature": value, "_type": "Sequence"}
-        found[name] = value
-    return found
+# --- the card ------------------------------------------------------------------------------------
+
+# The hub's identifiers; any other licence is "other" with a name.
+_LICENCES: Final = frozenset(
+    [
+        *("apache-2.0", "mit", "bsd-3-clause", "cc0-1.0", "odc-by", "odbl", "pddl", "unknown"),
+        *("cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0"),
+        *("cc-by-nc-2.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nc-nd-4.0"),
+    ]
+)
+_UNSHOWN: Final = ("root", "counts")  # a private folder; shown as a table
+
+
+def card(facts: Facts) -> str:
+    """README.md of a data set whose files are written. It begins with what the hub reads."""
+    licence = "No licence was named for this data set."
+    if facts.licence:
+        licence = f"This data set: {_line(facts.licence)}."
+    parts = [
+        f"---\n{yaml_text(_head(facts))}---\n",
+        f"# {_line(facts.name)}\n\n{facts.summary()}\n",
+        "A **negative** is a text that was made to be false of the image, a **positive** one that "
+        "was made to be as true as the caption. A model that understands captions ranks caption "
+        "and positives above the negatives.\n",
+        _table("Counts", ("kind", "type", "subtype", "pairs"), _with_number(facts.counts)),
+        _table("Methods", ("method", "version", "pairs"), _with_number(facts.methods)),
+        _table("Checks", ("check", "pairs that passed it"), _with_number(facts.checks)),
+        _rejections(facts),
+        _table("Columns", ("column", "meaning"), MEANINGS.items()),
+        "Images are in the files, whole; `box` says which part is meant.\n"
+        if facts.embedded
+        else "Images are not included: `image` is a path in the captions' own data set.\n",
+        "## How it was made\n\n" + "\n".join(_made(about) for about in facts.made),
+        _LIMITS,
+        f"## Licence\n\n{licence} The captions and images belong to the data sets they were taken "
+        "from, whose licences hold for them and for texts made from them.\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _head(facts: Facts) -> dict[str, Any]:
+    licence: dict[str, Any] = {"license": facts.licence.lower() or "unknown"}
+    if licence["license"] not in _LICENCES:
+        name = re.sub(r"[^a-z0-9.]+", "-", facts.licence.lower()).strip("-") or "other"
+        licence = {"license": "other", "license_name": name}
+    files = [{"split": _SPLIT, "path": f"data/{_SPLIT}-*"}]
+    return {
+        **licence,
+        "pretty_name": facts.name,
+        "language": ["en"],
+        "task_categories": ["zero-shot-image-classification", "image-to-text"],
+        "tags": ["compositionality", "hard-negatives", "hard-positives", "counterpoint"],
+        "configs": [{"config_name": "default", "data_files": files}],
+    }
+
+
+def _with_number(counts: Mapping[Any, int]) -> Iterable[tuple[str, ...]]:
+    for key, count in sorted(counts.items()):
+        yield (*(key if isinstance(key, tuple) else (key,)), f"{count:,}")
+
+
+def _table(title: str, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(_cell(value) for value in row)} |\n" for row in rows]
+    if not lines:
+        return ""
+    head = f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
+    return f"## {title}\n\n{head}{''.join(lines)}"
+
+
+def _cell(text: str) -> str:
+    """A text as a table cell: data must not become markup or a new column."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", _line(text)) or "-"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _rejections(facts: Facts) -> str:
+    """What is not in the data set: counts of `generate`, of rejected rows, and of the export."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for about in facts.made:
+        for what, why, number in about.get("counts") or ():
+            key = (str(what), str(why))
+            # Two files of the same captions both count the rejected captions.
+            other = 0 if what == CAPTIONS else counts[key]
+            counts[key] = max(counts[key], other + int(number))
+    rows = {key: number for key, number in sorted(counts.items()) if key[1] != MADE}
+    rows |= {("pairs", check): number for check, number in sorted(facts.refused.items())}
+    rows |= {("export", why): number for why, number in sorted(facts.left_out.items()) if number}
+    return _table("Refused and left out", ("by", "reason", "how many"), _with_number(rows))
+
+
+def _made(about: dict[str, Any]) -> str:
+    shown = json.dumps(_public(about), indent=2, ensure_ascii=False, sort_keys=True)
+    fence = "`" * (3 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence}json\n{shown}\n{fence}\n"
+
+
+def _public(value: Any) -> Any:
+    """Without the names of local folders."""
+    if isinstance(value, dict):
+        return {key: _public(item) for key, item in value.items() if key not in _UNSHOWN}
+    if isinstance(value, list):
+        return [_public(item) for item in value]
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):
+            if kind(value).is_absolute():
+                return kind(value).name
+    return value
+
+
+_LIMITS: Final = """## Limitations
+
+- The texts were made and checked by programs. Some negatives are true of their image and some \
+positives are not: the checks know words, not pictures.
+- Language made by rules or models can be told from captions that people wrote. Measure a blind \
+model, which sees no image, before trusting a score.
+- Captions carry the biases of the people who wrote them, and the texts inherit these.
+"""

@@ -24,14 +24,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint.cases import shared_ends
 from counterpoint.generation.export.groups import Group, LeftOut, Text
-from counterpoint.generation.pairs import KINDS, SUBTYPES, Kind
+from counterpoint.generation.pairs import KINDS, SUBTYPES, Kind, stable_random
 
 KEYS: Final = ("type", "word", "edit")
 WHOLE: Final = 2**64
@@ -110,13 +109,7 @@ def _entry(group: Group, kind: str, text: Text, seed: int) -> _Entry:
 
 
 def drawn(group: Group, kind: str, text: Text, seed: int) -> int:
-    return digest(seed, kind, group.source, group.path or "", group.caption, text.text)
-
-
-def digest(seed: int, *parts: str) -> int:
-    """A number below `WHOLE` that depends on nothing else."""
-    said = "\0".join([str(seed), *parts]).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(said, digest_size=8).digest())
+    return stable_random(seed, kind, group.source, group.path or "", group.caption, text.text)
 
 
 class TextSample:
@@ -167,7 +160,7 @@ class BalancedSample(TextSample):
                 self.ends[kind, subtype] = draws[min(sizes.values())]
 
     def _drawn(self, group: Group, text: Text) -> int:
-        return digest(self.seed, "text", group.source, group.caption, text.text)
+        return stable_random(self.seed, "text", group.source, group.caption, text.text)
 
     def reason(self, group: Group, kind: Kind, text: Text) -> str:
         end = self.ends.get((kind, text.subtype), WHOLE)

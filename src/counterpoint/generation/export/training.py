@@ -39,28 +39,33 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_file
+from counterpoint.cases import ImageRef
 from counterpoint.generation.export.groups import (
     QUIET,
     Group,
     ImagePaths,
     LeftOut,
+    Neighbours,
     read_groups,
+    read_neighbours,
 )
-from counterpoint.generation.export.neighbours import Neighbours, read_neighbours
 from counterpoint.generation.export.sampling import (
     WHOLE,
     BalancedSample,
     CappedSample,
-    digest,
     read_balance,
     read_caps,
 )
-from counterpoint.generation.pairs import read_pairs
+from counterpoint.generation.pairs import read_pairs, root_of, stable_random
+from counterpoint.images import Picture
+
+if TYPE_CHECKING:
+    from counterpoint.models.detector import LabelledItems
 
 Record = dict[str, Any]
 Rows = Callable[[LeftOut], Iterator[Record]]
@@ -192,7 +197,7 @@ def _held_out(groups: Iterator[Group], share: float, seed: int) -> dict[str, boo
     first: dict[str, str] = {}
     for image, name in names.items():
         first[top(image)] = min(first.get(top(image), name), name)
-    sides = {key: digest(seed, "image", name) < share * WHOLE for key, name in first.items()}
+    sides = {key: stable_random(seed, "image", name) < share * WHOLE for key, name in first.items()}
     return {image: sides[top(image)] for image in parents}
 
 
@@ -298,3 +303,31 @@ _WRITERS: Final[dict[str, Callable[[Path, Rows, LeftOut, bool], int]]] = {
     ".csv": partial(_negclip, ","),
     ".tsv": partial(_negclip, "\t"),
 }
+
+
+def detector_items(pairs: Path, images: Path | None = None) -> LabelledItems:
+    """What a detector of synthetic images and captions learns from.
+
+    Each negative with a chosen image gives four examples, as BiVLC's authors took them from
+    TROHN-Img: the caption and its image are natural, the negative and its image synthetic.
+    `images` is the folder of the captions' images, if not the one PAIRS names.
+    """
+    from counterpoint.models.detector import LabelledItems  # imports torch
+
+    found, root = LabelledItems([], []), images or root_of(pairs)
+    for frame in read_pairs(pairs):
+        for row in frame.iter_rows(named=True):
+            if row["kind"] != "negative" or not row["image"] or not row["text_image"]:
+                continue
+            box = None if row["box"] is None else tuple(row["box"])
+            natural = Picture(ImageRef(row["image"], box), root)
+            drawn = Picture(ImageRef(row["text_image"]), pairs.parent)
+            found.images.extend([(natural, 0), (drawn, 1)])
+            found.captions.extend([(row["caption"], 0), (row["text"], 1)])
+    if not found.captions:
+        raise DataError(
+            "E-EXAMPLES-FEW",
+            f"{pairs}: no negative has an image of its caption and a drawn one of its own; "
+            "draw them with `counterpoint generate images`.",
+        )
+    return found

@@ -22,8 +22,12 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.tables import parquet_columns
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import Case, Cases, ImageRef, normal, write_cases
-from counterpoint.generation.export.groups import ImagePaths, LeftOut, read_groups
-from counterpoint.generation.export.neighbours import read_neighbours
+from counterpoint.generation.export.groups import (
+    ImagePaths,
+    LeftOut,
+    read_groups,
+    read_neighbours,
+)
 from counterpoint.generation.images.backends import Backend, DrawnImage, Want
 from counterpoint.generation.images.photographs import PhotoChanges, Rendered
 from counterpoint.generation.inputs.captions import Captions
