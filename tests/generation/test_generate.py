@@ -27,8 +27,9 @@ from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readabl
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import unreadable
+from counterpoint.generation.methods import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
-from counterpoint.generation.registry import Draft, Rejection, chosen_methods
+from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from .drafts import (
 )
 from .from_graphs import generate_from_graphs as generate_from_graphs
 from .importing import import_cases as import_cases, import_texts as import_texts
+from .methods import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
@@ -21,12 +22,7 @@ from .pairs import (
     root_of as root_of,
     write_pairs as write_pairs,
 )
-from .registry import (
-    RULES as RULES,
-    Rule as Rule,
-    chosen_methods as chosen_methods,
-    methods as methods,
-)
+from .registry import RULES as RULES, Rule as Rule
 from .replace import (
     MOST_COMMON as MOST_COMMON,
     ReplaceCounts as ReplaceCounts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from counterpoint._util.errors import DataError
@@ -146,44 +145,16 @@ def _box(value: Any, where: str) -> tuple[int, int, int, int] | None:
 
 
 class UniqueIds:
-    """Makes repeated ids unique: the second `7` is `7~2`.
-
-    To save memory, small numbers are kept as bits and other ids as digests. A collision of digests
-    only causes an unnecessary `~2`.
-    """
-
-    _BITS: Final = 1 << 27  # 16 MiB at most
+    """Makes repeated ids unique: the second `7` is `7~2`."""
 
     def __init__(self) -> None:
-        self._numbers = bytearray()
-        self._digests: set[int] = set()
+        self._seen: set[str] = set()
         self._times: dict[str, int] = {}
 
     def __call__(self, id: str) -> str:
         unique = id
-        while self._seen(unique):
+        while unique in self._seen:
             self._times[id] = self._times.get(id, 1) + 1
             unique = f"{id}~{self._times[id]}"
+        self._seen.add(unique)
         return unique
-
-    def _seen(self, id: str) -> bool:
-        """Whether the id was seen before; remembers it."""
-        if id.isascii() and id.isdecimal() and len(id) < 10 and str(int(id)) == id:
-            return self._seen_number(int(id), id)
-        return self._seen_text(id)
-
-    def _seen_number(self, number: int, id: str) -> bool:
-        if number >= self._BITS:
-            return self._seen_text(id)
-        byte, bit = divmod(number, 8)
-        if byte >= len(self._numbers):
-            self._numbers.extend(bytes(byte + 1 - len(self._numbers)))
-        before = self._numbers[byte] >> bit & 1
-        self._numbers[byte] |= 1 << bit
-        return bool(before)
-
-    def _seen_text(self, id: str) -> bool:
-        key = int.from_bytes(blake2b(id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-        before = key in self._digests
-        self._digests.add(key)
-        return before

@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -152,17 +153,29 @@ class ChatModel:
         self.name, self.pause = name, pause
         self.folder = answers or default_store().with_name("answers")
         self.form: Form | None = None
-        self._endpoint: Endpoint | None = None
-        self._client: Client | None = None
-        self._store: Store | None = None
+
+    @cached_property
+    def endpoint(self) -> Endpoint:
+        return read_endpoint(f"language model {self.name}")
+
+    @cached_property
+    def client(self) -> Client:
+        try:
+            from counterpoint.models.api import Client
+        except ImportError:
+            raise MissingExtraError("llm/...", "generate") from None
+        return Client(self.endpoint, self.pause)
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self.folder)
 
     def __enter__(self) -> ChatModel:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._store is not None:
-            self._store.__exit__(*error)
-            self._store = None
+        if "store" in vars(self):
+            vars(self).pop("store").__exit__(*error)
 
     def ask(self, requests: Sequence[Request], advance: Advance) -> list[Reply | Rejection]:
         """One answer per request, in order. Only requests without a stored answer are sent."""
@@ -177,13 +190,13 @@ class ChatModel:
 
     def usage(self) -> dict[str, int]:
         """What this process has sent; stored answers are not counted."""
-        used = None if self._client is None else self._client.usage
+        used = self.client.usage if "client" in vars(self) else None
         return {name: getattr(used, name, 0) for name in _USAGE}
 
     def _asked(
         self, missing: Mapping[bytes, Request], done: Callable[[bytes], None]
     ) -> dict[bytes, Reply | Rejection]:
-        client, keys = self._opened(), list(missing)
+        keys = list(missing)
         found: dict[bytes, Reply | Rejection] = {}
         if self.form is None:
             self.form, found[keys[0]] = self._first(missing[keys[0]])
@@ -195,16 +208,15 @@ class ChatModel:
             done(rest[place])
 
         bodies = [self._body(form, missing[key]) for key in rest]
-        for key, reply in zip(rest, client.chat(bodies, read_reply, keep), strict=True):
+        for key, reply in zip(rest, self.client.chat(bodies, read_reply, keep), strict=True):
             found[key] = reply if isinstance(reply, Reply) else Rejection(answers.REJECTED)
         return found
 
     def _first(self, request: Request) -> tuple[Form, Reply]:
         """Send one request alone, to find the parameters that the endpoint accepts."""
-        client = self._opened()
         for form in _FORMS:
             body = self._body(form, request)
-            [reply] = client.chat([body], read_reply, attempts=_FIRST_ATTEMPTS)
+            [reply] = self.client.chat([body], read_reply, attempts=_FIRST_ATTEMPTS)
             if isinstance(reply, Reply):
                 self._keep(self._key(request), reply)
                 return form, reply
@@ -217,34 +229,15 @@ class ChatModel:
 
     def where(self) -> str:
         """The server's address without secrets."""
-        return self._found().shown()
+        return self.endpoint.shown()
 
     def _key(self, request: Request) -> bytes:
         return digest("llm 2", self.where(), self.name, json.dumps(asdict(request)))
 
     def _kept(self, keys: Sequence[bytes]) -> dict[bytes, Reply | Rejection]:
-        values = zip(keys, self._opened_store().get(keys), strict=True)
+        values = zip(keys, self.store.get(keys), strict=True)
         return {key: Reply(**json.loads(value)) for key, value in values if value is not None}
 
     def _keep(self, key: bytes, reply: Reply) -> None:
         value = {k: v for k, v in asdict(reply).items() if k != "first"}
-        self._opened_store().put({key: json.dumps(value).encode()})
-
-    def _opened_store(self) -> Store:
-        if self._store is None:
-            self._store = Store(self.folder)
-        return self._store
-
-    def _opened(self) -> Client:
-        if self._client is None:
-            try:
-                from counterpoint.models.api import Client
-            except ImportError:
-                raise MissingExtraError("llm/...", "generate") from None
-            self._client = Client(self._found(), self.pause)
-        return self._client
-
-    def _found(self) -> Endpoint:
-        if self._endpoint is None:
-            self._endpoint = read_endpoint(f"language model {self.name}")
-        return self._endpoint
+        self.store.put({key: json.dumps(value).encode()})
