@@ -322,11 +322,14 @@ class DraftChecker:
         source, settings, subtype = self.source, self.settings, draft.subtype
         if draft.type == "replace" and not subtype:
             subtype = replaced(source.caption, draft.text)
-        texts = (source.caption, draft.text)
+        caption, text = source.caption, draft.text
+        if settings.form == "uniform":
+            caption, text = uniform(caption), uniform(text)
         return Pair(
             source.id,
             source.image,
-            *(map(uniform, texts) if settings.form == "uniform" else texts),
+            caption,
+            text,
             settings.kind,
             draft.type,
             subtype,
