@@ -87,7 +87,7 @@ def outcome(picture: Picture) -> tuple[object, ...]:
     try:
         image = picture.open()
     except ImageError as error:
-        return error.code, str(error), error.data
+        return error.code, str(error)
     return image.mode, image.size, image.tobytes()
 
 

@@ -178,6 +178,16 @@ def test_a_pipe_in_the_place_of_a_detectors_weights(tmp_path: Path) -> None:
     assert is_sentence(refused.value)
 
 
+@pytest.mark.parametrize("values", [{"num_hidden_layers": 10**5}, {"intermediate_size": 10**9}])
+def test_a_config_that_its_weights_do_not_fill(tmp_path: Path, values: dict[str, int]) -> None:
+    folder = tmp_path / "model"
+    text_models.save_lm(folder)
+    change(folder / "config.json", **values)
+    with raises("E-CONFIG-MISMATCH") as refused:
+        load_model(f"blind:lm:{folder}", CPU)
+    assert is_sentence(refused.value)
+
+
 def test_heads_of_another_width_than_the_encoder(counterpoint) -> None:
     encoder = load_model("world:base", LoadOptions("cpu", unit=False)).fingerprint
     head = LinearHead(np.zeros(4, dtype=np.float32), np.zeros(1, dtype=np.float32))

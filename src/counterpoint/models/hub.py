@@ -41,6 +41,7 @@ _PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
 _LARGEST: Final = 32 * 2**20  # bytes of a config
 _DEEPEST: Final = 1000  # layers
 _SMALLEST: Final = 4  # weights in a byte of a file, quantised
+_HARMLESS: Final = 10**8  # weights: what a machine has room for, whatever the files hold
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 
@@ -165,7 +166,8 @@ def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
             if (key := _key_of(config, _leads_to_code)) and not trusted:
                 raise _refusal(id, f"{where} names code of its own ({key})")
             if key := _key_of(config, _never_ends):
-                raise _broken(id, f"{where} asks for more than {_DEEPEST:,} layers ({key})")
+                what = f"{id}: {where} describes more than {_DEEPEST:,} layers ({key})"
+                raise ModelError("E-CONFIG-MISMATCH", f"{what}; use another model.")
 
 
 def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
@@ -175,7 +177,7 @@ def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
 
     code = {"trust_remote_code": options.trust_remote_code}
     with torch.device("meta"):
-        if hasattr(kind, "from_config"):
+        if hasattr(kind, "from_config") and kind.__module__.startswith("transformers."):
             config = transformers.AutoConfig.from_pretrained(folder, **code)
             model = kind.from_config(config, **code)
         elif isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel):
@@ -186,7 +188,7 @@ def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
     files = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
     room = sum(path.stat().st_size for path in files)
     count = sum(parameter.numel() for parameter in model.parameters())
-    if count > _SMALLEST * room:
+    if count > max(_SMALLEST * room, _HARMLESS):
         raise ModelError(
             "E-CONFIG-MISMATCH",
             f"{_under_way[-1].id}: config.json describes {count:.1e} weights, and its weights are "
