@@ -25,8 +25,8 @@ from reading import changed
 
 from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import lemma, tagged
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import hard_positives, synonyms

@@ -10,8 +10,8 @@ import pytest
 from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import inflected, tagged
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import edits

@@ -12,6 +12,7 @@ from caption_grammar import captions
 
 from counterpoint.generation.drafts import MadePairs, TextSettings, make_by_rules
 from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import (
     Put,
     Sentence,
@@ -19,7 +20,6 @@ from counterpoint.generation.language.sentences import (
     rewrite,
     tagged,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES, Draft
 from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption

@@ -27,8 +27,8 @@ from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language import plausibility
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged, unreadable
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.pairs import SENTENCE, Kind, Pair, stable_random
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule
 

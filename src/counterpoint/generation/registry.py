@@ -12,8 +12,8 @@ from counterpoint._util.registry import Registry
 from counterpoint.generation.pairs import Kind, Type
 
 if TYPE_CHECKING:
+    from counterpoint.generation.language.lexicon import Vocabulary
     from counterpoint.generation.language.sentences import Sentence
-    from counterpoint.generation.language.wordnet import Vocabulary
 
 
 class Draft(NamedTuple):

@@ -44,8 +44,8 @@ from counterpoint.generation.drafts import (
 )
 from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import version as language_version
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.pairs import (
     Pair,
     read_about,

@@ -25,6 +25,7 @@ __all__ = [
     "NARROWER",
     "Meaning",
     "Synonym",
+    "Vocabulary",
     "converse",
     "doubt",
     "exclude",
@@ -46,6 +47,7 @@ __all__ = [
 
 
 NARROWER: Final = "narrower"  # the doubt about a narrower word: crimson for red
+_LIKELIEST: Final = 12  # rivals of a word
 _KINDS: Final = "kind"  # the field of kinds.toml, where `also` are other names of a kind
 
 
@@ -440,3 +442,28 @@ def relations() -> tuple[str, ...]:
     """Every word that stands for a relation, the longest first, so that the first match is best."""
     found = {w for m in _index().meanings if m.subtype == "rel" for w in m.offered()}
     return tuple(sorted(found, key=lambda word: (-len(word.split()), -len(word), word)))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words that rules use. `doubtful`: also narrower words, and others that may be false.
+
+    `true` are other true captions of the image: what they say must not be added to a negative.
+    """
+
+    doubtful: bool = False
+    true: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        return f"lexicon={version()}"
+
+    def others(self, word: str, pos: str, noun: str = "") -> tuple[str, ...]:
+        """Words that make another statement about this noun, the most similar ones; none may mean
+        the same."""
+        return rivals(word, pos, noun)[:_LIKELIEST]
+
+    def synonyms(self, word: str, pos: str, noun: str) -> tuple[Synonym, ...]:
+        """Words that say the same of this noun."""
+        found = synonyms(word, pos, noun)
+        return tuple(synonym for synonym in found if self.doubtful or not synonym.doubt)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS, rows
 from counterpoint.generation.language.phrases import Range, noun_phrase_after, things, whole
 from counterpoint.generation.language.sentences import (
@@ -28,7 +29,6 @@ from counterpoint.generation.language.sentences import (
     lemma,
     rewrite,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
 from counterpoint.generation.rules.siblings import name_of

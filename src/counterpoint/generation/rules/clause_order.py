@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import Range, is_worn, prepositions
 from counterpoint.generation.language.sentences import (
@@ -23,7 +24,6 @@ from counterpoint.generation.language.sentences import (
     rewrite,
     span_text,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     Clause,

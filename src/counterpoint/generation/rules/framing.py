@@ -14,6 +14,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import (
     is_worn,
@@ -30,7 +31,6 @@ from counterpoint.generation.language.sentences import (
     rewrite,
     span_text,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     Clause,

@@ -14,6 +14,7 @@ from typing import Final
 
 from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.phrases import (
     Phrases,
@@ -26,7 +27,6 @@ from counterpoint.generation.language.phrases import (
     starts_phrase,
 )
 from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_person
 from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated, sayings

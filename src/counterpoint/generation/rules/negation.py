@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import noun_phrase_after, noun_phrase_before
 from counterpoint.generation.language.sentences import (
@@ -17,7 +18,6 @@ from counterpoint.generation.language.sentences import (
     plain,
     rewrite,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     clause,

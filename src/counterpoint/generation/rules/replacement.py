@@ -16,6 +16,7 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import (
     Range,
@@ -35,7 +36,6 @@ from counterpoint.generation.language.sentences import (
     in_form_of,
     rewrite,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
 from counterpoint.generation.rules.siblings import Choice, Slot, name_of, siblings

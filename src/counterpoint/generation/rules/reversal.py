@@ -16,6 +16,7 @@ from random import Random
 from typing import Final
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import (
     Range,
@@ -33,7 +34,6 @@ from counterpoint.generation.language.sentences import (
     rewrite,
     span_text,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     Clause,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import Range, things, whole
 from counterpoint.generation.language.sentences import (
@@ -13,7 +14,6 @@ from counterpoint.generation.language.sentences import (
     Token,
     in_form_of,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.rules import fitting
 
 _BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")

@@ -24,6 +24,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import (
     Range,
@@ -41,7 +42,6 @@ from counterpoint.generation.language.sentences import (
     plain,
     swap,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.siblings import name_of
 from counterpoint.generation.rules.swappable import (

@@ -9,6 +9,7 @@ from typing import Final
 
 from counterpoint._util.articles import article
 from counterpoint.generation.language import lexicon
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import (
     Range,
@@ -25,7 +26,6 @@ from counterpoint.generation.language.sentences import (
     in_form_of,
     is_plural,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_person
 from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated

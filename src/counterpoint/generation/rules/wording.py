@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
+from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.phrases import Phrases
 from counterpoint.generation.language.sentences import (
@@ -21,7 +22,6 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     rewrite,
 )
-from counterpoint.generation.language.wordnet import Vocabulary
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_counted, phrase_at
 
