@@ -131,8 +131,8 @@ def annotate(base: str, link: str, number: int, log: Log, twice: bool) -> None:
 
 def make(db: Path, cases: int, people: int, overlap: int) -> tuple[str, ...]:
     from counterpoint.studio.annotate.campaigns import CampaignDesign, create
-    from counterpoint.studio.annotate.kinds import KINDS
-    from counterpoint.studio.annotate.material import SourceSelection, read_material
+    from counterpoint.studio.annotate.questions import KINDS
+    from counterpoint.studio.annotate.sources import SourceSelection, read_material
     from counterpoint.studio.database import open_database
 
     kind = KINDS["both-ways"]

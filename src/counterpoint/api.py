@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from counterpoint._util.errors import CounterpointError, NotFoundError, missing_extra
-from counterpoint._util.progress import Progress, shown
+from counterpoint._util.progress import Progress, Quiet, shown
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.writing import whole_file
 from counterpoint.metrics import RESAMPLES, Protocol, get_protocol
@@ -58,9 +58,18 @@ def _with_extras(call: Callable[P, T]) -> Callable[P, T]:
     return run
 
 
-def load_runs(path: str | Path) -> list[Run]:
-    """Every run at or below a folder, oldest first."""
-    return [load_run(folder) for folder in find_runs(Path(path))]
+def load_runs(
+    path: str | Path | Iterable[str | Path], *, progress: Progress | None = None
+) -> list[Run]:
+    """Every run at or below a folder (or several), oldest first, each once."""
+    paths = [path] if isinstance(path, str | Path) else path
+    folders = list(dict.fromkeys(folder for one in paths for folder in find_runs(Path(one))))
+    advance = (progress or Quiet()).start("reading runs", len(folders))
+    runs = []
+    for folder in folders:
+        runs.append(load_run(folder))
+        advance(1)
+    return runs
 
 
 def rescore(

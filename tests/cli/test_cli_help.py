@@ -156,17 +156,17 @@ def test_the_demo_ends_with_what_to_learn(demo):
 # --- help --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_every_option_with_all_of_its_text(counterpoint, name):
-    done = counterpoint(*name.split(), "--help")
-    assert (done.code, done.err) == (0, "")
-    assert counterpoint(*name.split(), "-h").out == done.out
-    assert "<bool>" not in done.out  # flags take no value
-    words = done.out.split()
-    for parameter in COMMANDS[name].params:
-        # Brackets in a help text would be taken for markup, and vanish.
-        missing = [w for w in (getattr(parameter, "help", "") or "").split() if w not in words]
-        assert missing == []
+def test_help_shows_every_option_with_all_of_its_text(counterpoint):
+    for name, command in COMMANDS.items():
+        done = counterpoint(*name.split(), "--help")
+        assert (done.code, done.err) == (0, ""), name
+        assert counterpoint(*name.split(), "-h").out == done.out
+        assert "<bool>" not in done.out  # flags take no value
+        words = done.out.split()
+        for parameter in command.params:
+            # Brackets in a help text would be taken for markup, and vanish.
+            told = (getattr(parameter, "help", "") or "").split()
+            assert [word for word in told if word not in words] == [], name
 
 
 def test_help_names_every_command(counterpoint):
@@ -188,20 +188,18 @@ def example_lines(name: str) -> list[list[str]]:
     return [shlex.split(line.partition(">")[0]) for line in lines]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_in_the_help_can_be_parsed(name):
-    assert example_lines(name)
-    words = name.split()
-    for line in example_lines(name):
-        assert line[: len(words)] == words
-        # raises UsageError if it cannot
-        COMMANDS[name].make_context(name, line[len(words) :])
+def test_the_examples_in_the_help_can_be_parsed():
+    for name, command in COMMANDS.items():
+        words = name.split()
+        assert example_lines(name), name
+        for line in example_lines(name):
+            assert line[: len(words)] == words
+            command.make_context(name, line[len(words) :])  # raises UsageError if it cannot
 
 
-@pytest.mark.parametrize("name", ["ls", "rescore", "compare"])
-def test_the_cheap_examples_in_the_help_run(name, demo, counterpoint, monkeypatch):
+def test_the_cheap_examples_in_the_help_run(demo, counterpoint, monkeypatch):
     monkeypatch.chdir(demo.place)
-    for line in example_lines(name):
+    for line in [line for name in ("ls", "rescore", "compare") for line in example_lines(name)]:
         assert counterpoint(*line).code == 0
 
 

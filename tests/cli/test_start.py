@@ -33,9 +33,8 @@ def test_help_and_the_list_of_models_import_no_numbers_and_no_models(words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["recipes", "protocols", "benchmarks", "methods"])
-def test_a_list_imports_no_models_and_draws_nothing(kind):
-    assert imported("ls", kind) & (MODELS | {"matplotlib", "pyarrow", "scipy"}) == set()
+def test_lists_import_no_models_and_draw_nothing():
+    assert imported("ls") & (MODELS | {"matplotlib", "pyarrow", "scipy"}) == set()
 
 
 def test_a_verb_is_built_alone():

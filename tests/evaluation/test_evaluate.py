@@ -384,7 +384,7 @@ def test_one_benchmark_of_which_nothing_can_be_scored_costs_no_other(bad, tmp_pa
     assert {row.benchmark for row in rows(again, resamples=FEW)} == {bad}
     assert again.left_out == run.left_out == 4
     done = CliRunner().invoke(app, ["rescore", str(tmp_path / "run")])
-    assert done.exit_code == 0 and "0 of 2 cases scored" in done.stderr
+    assert done.exit_code == 0 and "2 of 2 cases were left out" in done.stderr
 
 
 def test_a_run_knows_how_much_the_whole_benchmark_has(bad, tmp_path):

@@ -12,7 +12,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cli.app import app
-from counterpoint.evaluation.precision import check_precision, choose
+from counterpoint.evaluation.devices import check_precision, choose
 from counterpoint.metrics.protocols import get_protocol
 from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
 from counterpoint.scoring import Work
@@ -121,7 +121,7 @@ class Rounded:
 def chosen(monkeypatch, tmp_path, precision="auto", decode="exact", **changes):
     kind = type("Rounded", (Rounded,), changes)
     monkeypatch.setattr(
-        "counterpoint.evaluation.precision.load_model", lambda id, options: kind(options)
+        "counterpoint.evaluation.devices.load_model", lambda id, options: kind(options)
     )
     loaded = load_benchmark(BENCH)
     tables = {"world": (loaded.cases, loaded.read_by(None))}

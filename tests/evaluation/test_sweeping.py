@@ -17,9 +17,9 @@ from models_for_tests import is_sentence
 
 import counterpoint as cp
 from counterpoint._util.progress import Quiet
-from counterpoint.evaluation import launching, sweeping
-from counterpoint.evaluation.launching import sweep_evaluations
-from counterpoint.evaluation.places import device_names
+from counterpoint.evaluation import sweep_engines, sweeping
+from counterpoint.evaluation.devices import device_names
+from counterpoint.evaluation.sweep_engines import sweep_evaluations
 from counterpoint.evaluation.sweeping import EvalSweep, forecast, read_plan
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
@@ -227,20 +227,20 @@ def dies(job, device: str, here: str) -> None:
     """Instead of a cell: the process of one model is killed, the other's works."""
     if job.model == "random":
         os.kill(os.getpid(), signal.SIGKILL)
-    launching_work(job, device, here)
+    work_of_a_cell(job, device, here)
 
 
-launching_work = launching._work
+work_of_a_cell = sweep_engines._work
 
 
 @pytest.mark.slow
 @pytest.mark.faults
 def test_a_killed_process_costs_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "_work", dies)
+    monkeypatch.setattr(sweep_engines, "_work", dies)
     found = cp.sweep(plan(), out="all", devices="cpu,cpu")
     assert [cell.state for cell in found.cells] == ["failed", "failed", "done", "done"]
     assert "signal 9" in found.cells[0].why
-    monkeypatch.setattr(launching, "_work", launching_work)
+    monkeypatch.setattr(sweep_engines, "_work", work_of_a_cell)
     assert not cp.sweep(plan(), out="all", devices="cpu,cpu").failed
 
 

@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from counterpoint.cli.console import plainly
-from counterpoint.cli.wise import read_alphas, wise
+from counterpoint.cli.train import read_alphas, wise
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.wise import Line, Point, evaluate_line, save_mixed
 from counterpoint.models.openclip.adapter import MERGES

@@ -25,8 +25,8 @@ from counterpoint.cases import Cases
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_pairs
 from counterpoint.generation.refinement.scores import read_scores
-from counterpoint.studio.annotate.kinds import KINDS
-from counterpoint.studio.annotate.material import SourceSelection, read_material
+from counterpoint.studio.annotate.questions import KINDS
+from counterpoint.studio.annotate.sources import SourceSelection, read_material
 from counterpoint.training.data.pairs import _is_pairs, _read_training
 
 CASES = Cases.build([choice("ab", "a.png", "b", "c", "d")], source="the test")

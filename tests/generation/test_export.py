@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
-from counterpoint.cli.export import export
+from counterpoint.cli.pairs import export
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.generation.export.benchmark import export_benchmark
 from counterpoint.generation.export.groups import ImagePaths

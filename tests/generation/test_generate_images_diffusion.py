@@ -27,7 +27,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
-from counterpoint.cli import generate_images, generate_renderings
+from counterpoint.cli import generate_images
 from counterpoint.cli.console import plainly
 from counterpoint.generation.images import diffusion as opening
 from counterpoint.generation.images.backends import (
@@ -321,7 +321,7 @@ def test_a_caption_is_drawn_again_with_another_seed(
     how = ["-m", str(models["sd"]), "--side", "16", "--steps", "2", "--device", "cpu"]
     app = typer.Typer()
     app.command("images")(plainly(generate_images.images))
-    app.command("renderings")(plainly(generate_renderings.renderings))
+    app.command("renderings")(plainly(generate_images.renderings))
     end = ("replace", "obj", "rule", "1", 0)
 
     def run(verb: str, pairs: Path, out: Path, *more: str) -> None:

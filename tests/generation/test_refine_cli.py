@@ -13,7 +13,7 @@ from test_refine import Breaks, pair, some_pairs, write
 from test_refine_fitted import shortcut_pairs
 from typer.testing import CliRunner, Result
 
-from counterpoint.cli import refine as verb
+from counterpoint.cli import pairs as verb
 from counterpoint.cli.console import plainly
 from counterpoint.generation.refinement import refining
 

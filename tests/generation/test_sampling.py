@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
-from counterpoint.cli.export import export
+from counterpoint.cli.pairs import export
 from counterpoint.generation.export.groups import Group, Text
 from counterpoint.generation.export.sampling import CappedSample, changed_words, read_caps
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs

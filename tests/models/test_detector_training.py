@@ -21,7 +21,7 @@ from counterpoint import evaluate
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
-from counterpoint.cli.detector import app
+from counterpoint.cli.encoders import detector_app
 from counterpoint.evaluation.verifying import verify
 from counterpoint.generation.export.training import detector_items
 from counterpoint.generation.pairs import (
@@ -396,7 +396,7 @@ def test_damaged_folders_are_refused(tmp_path: Path) -> None:
 
 def command(*words: object):
     root = typer.Typer()
-    root.add_typer(app)
+    root.add_typer(detector_app)
     return CliRunner().invoke(root, ["detector", *map(str, words)])
 
 

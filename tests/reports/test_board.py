@@ -23,9 +23,9 @@ from counterpoint.cases import Cases
 from counterpoint.evaluation import check_submission, published
 from counterpoint.metrics import ALL, METRICS, interval_text
 from counterpoint.reports.board import BoardOptions, make_board
-from counterpoint.reports.board.material import gather_board
-from counterpoint.reports.board.sheets import Links, index_sheet
-from counterpoint.reports.numbers import written
+from counterpoint.reports.board.data import gather_board
+from counterpoint.reports.board.tables import Links, index_sheet
+from counterpoint.reports.ranking import written
 from counterpoint.runs import Run, compare, rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures

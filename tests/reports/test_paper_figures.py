@@ -14,12 +14,12 @@ from PIL import Image
 from support import gallery, owned, part, random_scores, recalls, run_of
 
 from counterpoint.cases.table import Cases, ImageRef, caption_case
+from counterpoint.reports.data import gather
+from counterpoint.reports.examples import Album
 from counterpoint.reports.figures.drawing import Drawn, Omitted
-from counterpoint.reports.figures.samples import samples
+from counterpoint.reports.figures.scores import samples
 from counterpoint.reports.figures.shuffles import Shuffle, shuffle_of, shuffles
-from counterpoint.reports.gathering import gather
-from counterpoint.reports.numbers import numbers_of
-from counterpoint.reports.showing import Album
+from counterpoint.reports.ranking import numbers_of
 from counterpoint.runs import Run
 
 FEW = 20

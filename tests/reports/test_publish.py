@@ -23,8 +23,8 @@ from support import FEW, case, part, random_run, random_scores, reference, run_o
 import counterpoint as cp
 from counterpoint.cases import Cases, ImageRef, caption_case
 from counterpoint.metrics import METRICS, TIES_NOTE, PooledMetric
-from counterpoint.reports.publishing import PublishOptions, folder as writing, publish
-from counterpoint.reports.publishing.material import names_apart, published_model, safe_name
+from counterpoint.reports.publishing import PublishOptions, hub as writing, publish
+from counterpoint.reports.publishing.parts import names_apart, published_model, safe_name
 from counterpoint.runs import main_rows, save_run
 
 __all__ = ["counterpoint", "own_place"]  # fixtures

@@ -17,11 +17,11 @@ from counterpoint.benchmarks.benchmark import Size
 from counterpoint.cases.table import Absent, Cases
 from counterpoint.metrics.registry import METRICS
 from counterpoint.reports import formats
-from counterpoint.reports.gathering import gather
-from counterpoint.reports.notices import notices
-from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.data import gather
 from counterpoint.reports.page import ReportOptions, report_page, report_tables
 from counterpoint.reports.papers import beside_papers
+from counterpoint.reports.provenance import notices
+from counterpoint.reports.ranking import numbers_of
 from counterpoint.runs import compare, rows
 
 FEW = 300  # resamples
@@ -181,8 +181,8 @@ def published_run(model: str):
 def test_published_and_human_values_stand_beside_ours(monkeypatch):
     monkeypatch.setattr(completeness, "published_files", lambda id, protocol: {"": Size(100)})
     tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
-    beside = tables.papers.all()
-    assert {b.called for b in beside} == {"NegCLIP"} and len(beside) > 3
+    beside = [b for several in tables.papers.values.values() for b in several]
+    assert {b.model for b in beside} == {"NegCLIP"} and len(beside) > 3
     lines = {line.name: line for line in tables.whole[0].lines}
     assert lines["human (published)"].cells[0].value == "98.9"  # BiVLC's Table 2: 98.93
     whole = [b for b in beside if (b.group, b.average, b.metric) == ("all", "micro", _ORIGINAL)]
@@ -196,7 +196,8 @@ def test_published_and_human_values_stand_beside_ours(monkeypatch):
 def test_a_part_of_a_benchmark_stands_beside_no_published_value():
     """A hundred of SugarCrepe's 7,511 cases."""
     tables = report_tables([published_run("ours")], ReportOptions(called={"ours": "NegCLIP"}))
-    assert {b.verdict for b in tables.papers.all()} == {"cannot be compared"}
+    beside = [b for several in tables.papers.values.values() for b in several]
+    assert {b.verdict for b in beside} == {"cannot be compared"}
     [ours] = [line for line in tables.whole[0].lines if line.name == "ours"]
     assert not any(cell.published for cell in ours.cells)
 
@@ -207,7 +208,7 @@ _ORIGINAL = "original_accuracy"
 def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refused():
     material = gather([published_run("ours")])
     found = numbers_of(material, resamples=FEW)
-    assert beside_papers(material, found).all() == []
+    assert beside_papers(material, found).values == {}
     with raises("E-MODEL-UNKNOWN", "NegKLIP"):
         beside_papers(material, found, {"ours": "NegKLIP"})
 

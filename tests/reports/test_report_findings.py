@@ -14,10 +14,10 @@ from test_report import scored
 from test_wording import tied_run
 
 from counterpoint.cases.table import Cases
+from counterpoint.reports.data import gather
 from counterpoint.reports.findings import findings
-from counterpoint.reports.gathering import gather
-from counterpoint.reports.numbers import RankedRow, numbers_of
 from counterpoint.reports.page import ReportOptions, report_page
+from counterpoint.reports.ranking import RankedRow, numbers_of
 from counterpoint.reports.table import cell_of
 from counterpoint.runs import compare, rows
 

@@ -13,9 +13,9 @@ from support import FEW, part, random_scores, run_of, table
 from test_report_page import photographed
 
 from counterpoint.reports import formats
-from counterpoint.reports.gathering import shared, without_folders
-from counterpoint.reports.notices import Provenance
+from counterpoint.reports.data import shared, without_folders
 from counterpoint.reports.page import ReportOptions, compare_page, report_page, report_tables
+from counterpoint.reports.provenance import Provenance
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_papers_call_a_model_is_said_of_its_whole_name(tmp_path):
     name = f"checkpoint:{tmp_path}/negclip.pt"
     run = run_of(part(cases, random_scores(cases, 1), "sugarcrepe", "sugarcrepe"), model=name)
     tables = report_tables([run], ReportOptions(resamples=50, called={name: "NegCLIP"}))
-    assert {beside.model for beside in tables.papers.all()} == {"checkpoint:…/negclip.pt"}
+    assert {label for label, *_ in tables.papers.values} == {"checkpoint:…/negclip.pt"}
 
 
 def test_names_that_differ_by_their_folder_only_stay_apart():

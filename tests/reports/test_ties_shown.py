@@ -12,6 +12,7 @@ from support import part, random_scores, run_of, table
 from test_wording import tied_run
 
 from counterpoint.cli import tables
+from counterpoint.cli.outcome import print_outcome
 from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
 from counterpoint.reports.differences import sides
@@ -57,13 +58,13 @@ def test_in_a_comparison(blind, plain, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert out.count("0.0†") == 3 and MEANING in out and out.count("depends on ties") == 3
     [side] = sides(found)
-    large = [pair for pair in side.pairs if int(pair.n) > 10]
-    assert {(pair.a, pair.verdict) for pair in large} == {("0.0†", "depends on ties")}
-    assert not any("†" in pair.b for pair in side.pairs)
+    large = [pair for pair in side.pairs if int(pair["n"]) > 10]
+    assert {(pair["a"], pair["verdict"]) for pair in large} == {("0.0†", "depends on ties")}
+    assert not any("†" in pair["b"] for pair in side.pairs)
 
 
 def test_in_the_outcome_of_training(blind, plain, capsys):
-    tables.print_outcome(outcome(blind, plain, resamples=100))
+    print_outcome(outcome(blind, plain, resamples=100))
     out = " ".join(capsys.readouterr().out.split())
     assert len(re.findall(r"0\.0 \[0\.0, \d\.\d\]†", out)) == 3 and MEANING in out
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from errors import raises
 
-from counterpoint.reports.figures.line import CurveKey, Panel, draw_line, line_panels
+from counterpoint.reports.figures.curves import CurveKey, Panel, draw_line, line_panels
 from counterpoint.runs import Row
 
 

@@ -9,11 +9,11 @@ import pytest
 from campaigns import answer_all, campaign, opened, outcome, rightly
 
 from counterpoint._util.untrusted import recorded_command
-from counterpoint.cli.report import made_now
+from counterpoint.cli.reports import made_now
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.importing import import_scores
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.notices import page_facts, run_facts
+from counterpoint.reports.data import ReportData
+from counterpoint.reports.provenance import page_facts, run_facts
 from counterpoint.runs import Run
 from counterpoint.studio.annotate.human import human_run
 

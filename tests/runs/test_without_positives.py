@@ -11,9 +11,9 @@ from support import case, part, random_run, random_scores, run_of, square, table
 from counterpoint.cases import Case, Cases
 from counterpoint.cli.tables import results_table
 from counterpoint.metrics import PROTOCOLS
-from counterpoint.reports.figures.drop import drop
-from counterpoint.reports.gathering import gather
-from counterpoint.reports.numbers import numbers_of
+from counterpoint.reports.data import gather
+from counterpoint.reports.figures.intervals import drop
+from counterpoint.reports.ranking import numbers_of
 from counterpoint.runs import Part, Row, Run, compare, members_in, rows, side_by_side
 
 FAST = 50  # resamples

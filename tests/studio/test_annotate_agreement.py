@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from sklearn.metrics import cohen_kappa_score
 from support import FEW
 
-from counterpoint.studio.annotate.outcomes import (
+from counterpoint.studio.annotate.results import (
     PairAgreement,
     cohen,
     fleiss,

@@ -14,8 +14,8 @@ from errors import raises
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from sqlalchemy import func, select, update
 
+from counterpoint.studio.annotate.assignment import HOLD, give, last_answer, next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
-from counterpoint.studio.annotate.showings import HOLD, give, last_answer, next_showing
 from counterpoint.studio.database import (
     Annotator,
     Answer,

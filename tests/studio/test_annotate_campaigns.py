@@ -23,9 +23,16 @@ from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate
 from counterpoint.runs import compare, load_run, rows, save_run
 from counterpoint.studio.annotate.exporting import answers_csv, export
 from counterpoint.studio.annotate.human import both_ways, direction_by_direction, human_run
-from counterpoint.studio.annotate.kinds import ASKS, BEST, RANK, SAME, TO_TEXT, WHICH
-from counterpoint.studio.annotate.outcomes import ComparisonRow, comparison
-from counterpoint.studio.annotate.questions import AnnotationQuestion
+from counterpoint.studio.annotate.questions import (
+    ASKS,
+    BEST,
+    RANK,
+    SAME,
+    TO_TEXT,
+    WHICH,
+    AnnotationQuestion,
+)
+from counterpoint.studio.annotate.results import ComparisonRow, comparison
 from counterpoint.studio.database import Item
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from counterpoint.cases.files import write_cases
 from counterpoint.cases.table import Cases, ImageRef, caption_case
-from counterpoint.studio.annotate.admin_pages import share
+from counterpoint.studio.annotate.pages import share
 from counterpoint.studio.database import Answer, Showing
 
 __all__ = ["client", "database"]  # fixtures

@@ -13,9 +13,9 @@ from sqlalchemy import select, text
 from typer.testing import CliRunner
 
 from counterpoint.cli.campaign import app as commands
+from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.exporting import answers_csv
-from counterpoint.studio.annotate.showings import give, next_showing
 from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing, open_database
 
 __all__ = ["client", "database"]  # fixtures
@@ -183,7 +183,7 @@ def test_the_total_is_right_from_every_place(tmp_path):
     """What is promised at each step is what comes: over many people, each in an own order."""
     database = opened(tmp_path)
     campaign(database, "world-bi:size=5", "image-to-text", people=12, overlap=12, checks=0.3)
-    from counterpoint.studio.annotate.annotator_pages import Seat, progress_of
+    from counterpoint.studio.annotate.pages import Seat, progress_of
 
     with database.reading() as session:
         found = find_campaign(session, "c")

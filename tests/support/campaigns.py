@@ -8,17 +8,16 @@ from pathlib import Path
 from sqlalchemy import select
 
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
+from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import (
     CampaignDesign,
     NewCampaign,
     create,
     find_campaign,
 )
-from counterpoint.studio.annotate.kinds import KINDS
-from counterpoint.studio.annotate.material import SourceSelection, read_material
-from counterpoint.studio.annotate.outcomes import CampaignResults, outcome_of
-from counterpoint.studio.annotate.questions import AnnotationQuestion
-from counterpoint.studio.annotate.showings import give, next_showing
+from counterpoint.studio.annotate.questions import KINDS, AnnotationQuestion
+from counterpoint.studio.annotate.results import CampaignResults, outcome_of
+from counterpoint.studio.annotate.sources import SourceSelection, read_material
 from counterpoint.studio.database import Annotator, Database, Item, open_database
 
 # What an annotator says of an item: annotator's number, item -> value.

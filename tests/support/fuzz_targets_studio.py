@@ -5,24 +5,19 @@
         target(random.Random(seed))
 
 A target raises `AssertionError` where an answer is a fault of the studio (5xx), holds a traceback
-or lacks the headers of every answer. `manifest_target` does the same with damaged run.json files.
+or lacks the headers of every answer.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote_from_bytes
 
 from campaigns import campaign, opened
 from starlette.testclient import TestClient
 from studio_runs import BASE, client, key_of, studio, write_runs
-
-from counterpoint._util.errors import RunError
-from counterpoint.studio.browse.library import RunFolder, read_manifest
 
 NUMBERS = [
     *("-1", "2", "x", "²", "1e400", "nan", "0x10", "1_0", " 1 ", "+1", "01", "80%"),
@@ -172,38 +167,3 @@ def _header(rng: random.Random) -> str:
 
 def _bytes(headers: dict[str, str]) -> dict[str, bytes]:
     return {name: value.encode("utf-8", "surrogatepass") for name, value in headers.items()}
-
-
-# --- run.json ----------------------------------------------------------------------------------
-
-VALUES: list[Any] = [
-    *(None, True, -1, 0, 1, 1.5, 10**400, "", "x", "a" * 9000, [], {}, [[]], {"b": 1}, "\0"),
-]
-
-
-def manifest_target(rng: random.Random, folder: Path) -> None:
-    """A run.json with some of its values replaced: read, or refused in one sentence."""
-    about: dict[str, Any] = {
-        "format": 1,
-        "model": "m",
-        "benchmarks": {"b": {"scored": 3, "pairs": 6}},
-    }
-    for _ in range(rng.randrange(1, 4)):
-        place: Any = about
-        while isinstance(place, dict) and place and rng.random() < 0.6:
-            key = rng.choice(list(place))
-            if not isinstance(place[key], dict) or rng.random() < 0.4:
-                place[key] = rng.choice(VALUES)
-                break
-            place = place[key]
-    text = json.dumps(about).encode()
-    if rng.random() < 0.3:
-        text = text[: rng.randrange(len(text))] + rng.randbytes(3)
-    (folder / "run.json").write_bytes(text)
-    try:
-        found = read_manifest(RunFolder("key", "name", folder, (0, 0)))
-    except RunError as error:
-        assert str(error).startswith("run.json") and len(str(error)) < 500
-        return
-    assert isinstance(found["model"], str)
-    assert all(about["scored"] >= 0 for about in found["benchmarks"].values())

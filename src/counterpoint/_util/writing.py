@@ -108,6 +108,16 @@ def _release(lock: FileLock) -> None:
     lock.release()
 
 
+def refuse_foreign(folder: Path, manifest: str, maker: str) -> None:
+    """Raise unless a folder is new, empty or one that `maker` has written: it has the manifest."""
+    known = (folder / manifest).is_file() or not folder.exists()
+    if not known and not (folder.is_dir() and not any(folder.iterdir())):
+        raise DataError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} exists and was not written by {maker}; choose another folder.",
+        )
+
+
 def clear_drafts(top: Path) -> None:
     """Remove what killed processes left below a folder; what is being written now stays."""
     for left in sorted(top.rglob(f"{_DRAFT}*")):

@@ -12,10 +12,11 @@ import typer
 from rich.table import Table
 
 from counterpoint._util.errors import ModelError
-from counterpoint.cli import generate_images, generate_renderings, generate_replace
+from counterpoint.cli import generate_images
 from counterpoint.cli.console import (
     AsJson,
     DataFolder,
+    command,
     counted,
     errors,
     output,
@@ -25,10 +26,9 @@ from counterpoint.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation import Generated, Kind, TextSettings
+    from counterpoint.generation import Generated, Kind, ReplaceCounts, TextSettings
     from counterpoint.generation.inputs import CaptionOptions, Captions
     from counterpoint.generation.llm import ChatMethod
-
 
 _SAMPLE = 1000  # captions used for an estimate
 
@@ -317,14 +317,14 @@ def _of_graphs(
     sizes: Path | None,
     images: Path | None,
 ) -> Generated:
-    from dataclasses import replace
+    import dataclasses
 
     from counterpoint.generation import generate_from_graphs, reserved
 
     with reserved(out), progress_bars() as bars:
         return generate_from_graphs(
             Path(name),
-            replace(settings, methods=methods),
+            dataclasses.replace(settings, methods=methods),
             out,
             sizes=sizes,
             images=images,
@@ -385,6 +385,60 @@ def _refuse_unread(report: Generated, out: Path) -> None:
             )
 
 
+def replace(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The case file (.parquet).")],
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            help="Synonyms of your own: a table (.csv, .tsv, .jsonl, .parquet) with the columns "
+            "part (relations/spatial), word and synonym (empty: left out); default: the paper's."
+        ),
+    ] = None,
+    most_common: Annotated[
+        int, typer.Option(min=1, help="Words of each part that are looked at, the commonest first.")
+    ] = 10,
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make REPLACE of the Hard Positives paper from VL-CheckList: a case file of 1 x 3.
+
+    Examples:
+
+    counterpoint generate replace -o replace.parquet --data data
+
+    counterpoint generate replace -o mine.parquet --words synonyms.csv --most-common 20
+
+    Of each part of VL-CheckList's Visual Genome files, the most common words are counted; those
+    with a synonym get a positive, and VL-CheckList's own negative stays.
+    """
+    from counterpoint.data import data_root
+    from counterpoint.generation import make_replace, require_parquet, reserved
+
+    require_parquet(out, "cases")
+    with reserved(out):
+        counts = make_replace(data_root(data), out, words=words, most_common=most_common)
+    if as_json:
+        words_made = [word._asdict() for word in counts.words]
+        print_json([{"words": words_made, "left_out": dict(counts.left_out)}])
+    else:
+        _show_replace(counts, out)
+
+
+def _show_replace(counts: ReplaceCounts, out: Path) -> None:
+    table = Table(header_style="bold")
+    for name in ("part", "word", "rows", "synonym", "cases"):
+        table.add_column(name, justify="right" if name in ("rows", "cases") else "left")
+    for word in counts.words:
+        made = (word.synonym, f"{word.cases:,}") if word.synonym else ("-", "")
+        table.add_row(word.part, word.word, f"{word.rows:,}", *made)
+    output.print(table)
+    total = counted(sum(word.cases for word in counts.words), "case")
+    output.print(f"saved {out}: {total}", soft_wrap=True)
+    output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
+    for reason, number in counts.left_out.most_common():
+        errors.print(f"left out: {number:,} {reason}", style="yellow", soft_wrap=True)
+
+
 app.command("negatives")(
     plainly(
         _command(
@@ -408,6 +462,6 @@ app.command("positives")(
 )
 app.command("import")(plainly(import_))
 app.command("images")(plainly(generate_images.images, resumes=True))
-app.command("renderings")(plainly(generate_renderings.renderings))
-app.command("replace")(plainly(generate_replace.replace))
+app.command("renderings")(plainly(generate_images.renderings))
+app.command("replace")(plainly(replace))
 app.command("neighbours")(plainly(generate_images.neighbours, resumes=True))

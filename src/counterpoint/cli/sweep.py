@@ -1,7 +1,9 @@
-"""`counterpoint sweep`: evaluate models x benchmarks, or train every cell of a grid of recipes."""
+"""Many evaluations or trainings: `counterpoint sweep`, and `watch` for checkpoints."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +11,26 @@ import typer
 from rich import box
 from rich.table import Table
 
-from counterpoint.cli.console import AsJson, counted, errors, output, print_json, progress_bars
+from counterpoint.cli.console import (
+    AsJson,
+    BatchSizeOrAuto,
+    DataFolder,
+    Device,
+    Limit,
+    ProtocolName,
+    counted,
+    errors,
+    output,
+    print_json,
+    progress_bars,
+)
 from counterpoint.cli.train import Preparing, TrainingBar, training_bars
 
 if TYPE_CHECKING:
+    from counterpoint.evaluation import Watch
+    from counterpoint.runs import Row
+
+    Known = tuple[list[Row], dict[tuple[str, str], str]]  # rows of a run, and how much was scored
     from counterpoint.training import Sweep
 
 
@@ -209,10 +227,10 @@ def _train(
     if as_json:
         print_json(found.as_json()["cells"])
         return
-    _print(found)
+    _print_cells(found)
 
 
-def _print(found: Sweep) -> None:
+def _print_cells(found: Sweep) -> None:
     best, keys = found.best, list(found.cells[0].values)
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     for key in keys:
@@ -236,3 +254,118 @@ def _print(found: Sweep) -> None:
     output.print(f"{counted(len(found.cells), 'cell')} in {found.folder}", soft_wrap=True)
     if best is not None:
         output.print(f"* the best: use it as -m {best.model}", soft_wrap=True)
+
+
+# --- watch ------------------------------------------------------------------------------------
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Folder that a training writes checkpoints to.")],
+    benchmark: Annotated[
+        list[str],
+        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
+    ],
+    load_as: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="Model id of a checkpoint, with {} for its path. Folders of open_clip and of "
+            "transformers need none.",
+            metavar="ID",
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder of the results. Default: in runs/.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Evaluate what is there and end, instead of waiting.")
+    ] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 30.0,
+    settle: Annotated[
+        float,
+        typer.Option(min=0.0, help="Seconds without a change: then a checkpoint is complete."),
+    ] = 10.0,
+    data: DataFolder = None,
+    limit: Limit = None,
+    protocol: ProtocolName = None,
+    batch_size: BatchSizeOrAuto = "auto",
+    device: Device = "auto",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, bf16, fp16 or auto.")] = "fp32",
+) -> None:
+    """Evaluate every new checkpoint of a training somewhere else, and plot the course.
+
+    Examples:
+
+    counterpoint watch logs/run/checkpoints -b sugarcrepe --as 'checkpoint:{}@ViT-B-32'
+
+    counterpoint watch output -b world-swap -b world-replace --once -o runs/output
+
+    The results folder has a run for each checkpoint, course.csv and course.svg. After an
+    interruption the same command continues; what is done is not done again. See docs/evaluate.md.
+    """
+    from counterpoint.evaluation import Watch
+
+    given = {"data": data and str(data), "limit": limit, "protocol": protocol}
+    settings = {name: value for name, value in given.items() if value is not None}
+    size = batch_size if batch_size == "auto" else int(batch_size)
+    watched = Watch(
+        folder,
+        benchmark,
+        out or Path("runs") / f"watch-{folder.resolve().name}",
+        template=load_as,
+        settle=settle,
+        settings={**settings, "batch_size": size, "precision": precision},
+    )
+    known: dict[str, Known] = {}
+    _write_course(watched, known)  # what an earlier command was killed before it wrote
+    failed: dict[str, bool] = {}
+    while True:
+        new, written = watched.look()
+        for one in new:
+            with progress_bars() as bars:
+                reasons = watched.evaluate(one, device, bars)
+            failed[one.name] = bool(reasons)
+            for why in reasons:
+                errors.print(f"failed: {one.name}: {why}", style="red", soft_wrap=True)
+            _write_course(watched, known, one.name)
+        if once and not new and not written:
+            break
+        if not new:  # else there may be more by now
+            # A checkpoint that is being written is complete at the earliest after `settle`.
+            time.sleep(min(every, settle) if once else every)
+    if any(failed.values()):
+        raise typer.Exit(1)
+
+
+def _write_course(watched: Watch, known: dict[str, Known], name: str = "") -> None:
+    """All numbers into the table and the figure; those of one checkpoint to the terminal."""
+    from counterpoint.metrics import intervals_note
+    from counterpoint.reports import CoursePoint, write_course
+    from counterpoint.runs import load_run, part_sizes, results_table, rows
+
+    points = []
+    printed: list[Row] = []
+    sizes: dict[tuple[str, str], str] = {}
+    with errors.status("resampling"):
+        for one, folders in watched.runs():
+            mine = []
+            for folder in folders:
+                place = folder.relative_to(watched.out).as_posix()
+                if place not in known:
+                    run = replace(load_run(folder), model=one.name)
+                    known[place] = rows(run, groups=False, main=True), part_sizes([run])
+                found, parts = known[place]
+                sizes |= parts
+                mine += [(replace(row, model=one.name), place) for row in found]
+            here = {name: size for (model, name), size in sizes.items() if model == one.name}
+            points.append(CoursePoint(one.name, one.step, mine, here))
+            printed = [row for row, _ in mine] if one.name == name else printed
+    if not points:
+        return
+    table, figure = write_course(points, watched.out)
+    if printed:
+        output.print(results_table(printed, sizes=sizes))
+        output.print(intervals_note(row.metric for row in printed), style="dim")
+        output.print(
+            f"{counted(len(points), 'checkpoint')} in {table} and {figure}", soft_wrap=True
+        )

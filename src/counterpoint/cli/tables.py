@@ -7,29 +7,21 @@ from dataclasses import replace
 from typing import Final
 
 import typer
-from rich import box
 from rich.measure import Measurement
 from rich.table import Table
 
-from counterpoint.benchmarks import describe_absent
-from counterpoint.cases import gallery_rows
-from counterpoint.cli.console import LEFT_OUT, counted, errors, output
-from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
+from counterpoint.cli.console import LEFT_OUT, errors, output
 from counterpoint.metrics import (
     ALL,
-    METRIC_HEADINGS,
     METRICS,
     TIES_MARK,
     TIES_NOTE,
     WHOLE,
     Protocol,
-    count_reasons,
     depends_on_ties,
     heading,
     in_order,
-    interval_text,
     intervals_note,
-    p_value,
     ties_by_model,
     ties_matter,
 )
@@ -128,42 +120,15 @@ def _print_ties(shown: Sequence[Row]) -> None:
 
 
 def left_out_lines(runs: Sequence[Run]) -> list[str]:
-    """What was not scored, captions that were cut, and benchmarks that a model was trained on: one
-    line per model and benchmark."""
+    """What reports say above their numbers, and the first case of each sentence."""
+    from counterpoint.reports import told_of
+
     lines = []
     for run in runs:
-        for part in run.parts.values():
-            where = f"{run.model} on {part.benchmark}"
-            if part.trained_on:
-                lines.append(f"{where}: {part.trained_on}.")
-            if part.absent:
-                lines.append(
-                    f"{where}: the data here are not those of the published benchmark "
-                    f"({describe_absent(part.absent)}), all named in {run.folder}/run.json"
-                )
-            if part.left_out:
-                case, why = part.left_out[0]
-                total = len(part.left_out) + len(part.cases)
-                lines.append(
-                    f"{where}: {len(part.cases):,} of {total:,} cases scored, "
-                    f"{len(part.left_out):,} left out ({count_reasons(part.left_out)}), all named "
-                    f"in {run.folder}/run.json; the first is {case!r}: {why}"
-                )
-            if part.left_out_images:
-                lost = len(part.left_out_images)
-                galleries = gallery_rows(part.cases)
-                total = lost + int(part.cases.image_counts[galleries].sum())
-                lines.append(
-                    f"{where}: {total - lost:,} of {total:,} images scored, {lost:,} left out with "
-                    "the captions that are theirs alone "
-                    f"({count_reasons(part.left_out_images)}), all named in "
-                    f"{run.folder}/run.json; the first: {part.left_out_images[0][1]}"
-                )
-            if part.cut_captions:
-                lines.append(
-                    f"{where}: {part.cut_captions:,} captions were longer than the model's context "
-                    "and were cut, as the protocol does."
-                )
+        for told in (told for part in run.parts.values() for told in told_of(part)):
+            named = f" All are named in {run.folder}/run.json" if told.cases else ""
+            first = "; the first is {!r}: {}".format(*told.cases[0]) if told.cases else ""
+            lines.append(f"{run.model} on {told.text}{named}{first}")
     return lines
 
 
@@ -217,76 +182,3 @@ def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
     if any(run.left_out or run.surplus for run in runs) and not allow_missing:
         errors.print("Cases were left out; --allow-missing accepts that.", style="yellow")
         raise typer.Exit(LEFT_OUT)
-
-
-# --- the table of what training changed ---------------------------------------------------------
-
-
-_NAMES: Final = {
-    **METRIC_HEADINGS,
-    "mean_score_original": "score, originals",
-    "mean_score_positive": "score, positives",
-    "mean_score_negative": "score, negatives",
-}
-_STYLES: Final = {"better": "green", "worse": "magenta"}
-
-
-def print_outcome(found: Outcome, *, groups: bool = False) -> None:
-    """One table with a section for each benchmark; lowered scores are named under it."""
-    shown = [c for c in found.changes if is_shown(c) and (groups or c.group in WHOLE)]
-    output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
-    output.print(_changes_table(shown))
-    output.print(
-        f"{intervals_note((c.metric for c in shown), 'Per cent (scores as they are)')} tuned - "
-        "start stands with its interval; p (randomisation test over source images, of groups "
-        "Holm-corrected) decides the verdict.",
-        style="dim",
-    )
-    if any(TIES_MARK in cell for change in shown for cell in _change_cells(change)):
-        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
-    for line in found.warnings:
-        output.print(f"warning: {line}", style="yellow", soft_wrap=True)
-    for note in found.notes:
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
-
-
-def is_shown(change: MetricChange) -> bool:
-    return METRICS[change.metric].main or change.metric in MEAN_SCORES
-
-
-def _changes_table(changes: Sequence[MetricChange]) -> Table:
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("benchmark", overflow="fold")
-    for name in ("start", "tuned", "tuned - start", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", max_width=len("depends on ties"))
-    for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
-        mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
-        where = benchmark if label == ALL else f"{benchmark}, {label}"
-        table.add_row(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
-        for change in mine:
-            table.add_row(*_change_cells(change), style=_STYLES.get(change.verdict, ""))
-        table.add_section()
-    return table
-
-
-def _change_cells(c: MetricChange) -> tuple[str, ...]:
-    scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
-
-    def written(value: float) -> str:
-        return f"{scale * value:.{digits}f}"
-
-    def side(value: float, low: float, high: float, ties: int) -> str:
-        mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
-        return f"{written(value)} {interval_text(value, low, high, written)}{mark}"
-
-    gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
-    return (
-        f"  {_NAMES[c.metric]}",
-        side(c.start, c.start_low, c.start_high, c.start_ties),
-        side(c.tuned, c.tuned_low, c.tuned_high, c.tuned_ties),
-        f"{gap} [{low}, {high}]",
-        p_value(c.p),
-        c.verdict,
-    )

@@ -1,7 +1,7 @@
+from .devices import Flips as Flips, check_precision as check_precision
 from .doctor import Health as Health, examine as examine, with_clean as with_clean
-from .evaluating import evaluate as evaluate, prepare as prepare
+from .evaluating import evaluate as evaluate, prepare as prepare, slug as slug
 from .importing import import_scores as import_scores
-from .launching import sweep_evaluations as sweep_evaluations
 from .outcome import (
     MEAN_SCORES as MEAN_SCORES,
     OUTCOME_FILE as OUTCOME_FILE,
@@ -9,7 +9,6 @@ from .outcome import (
     Outcome as Outcome,
     evaluate_outcome as evaluate_outcome,
 )
-from .precision import Flips as Flips, check_precision as check_precision
 from .submissions import (
     RESULTS as RESULTS,
     Submission as Submission,
@@ -17,6 +16,7 @@ from .submissions import (
     find_submissions as find_submissions,
     write_results as write_results,
 )
+from .sweep_engines import sweep_evaluations as sweep_evaluations
 from .sweeping import (
     EvalCell as EvalCell,
     EvalPlan as EvalPlan,

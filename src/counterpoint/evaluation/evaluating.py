@@ -34,8 +34,7 @@ from counterpoint.cases import (
     unanswered,
     without_images,
 )
-from counterpoint.evaluation.places import Place, device_names
-from counterpoint.evaluation.precision import AUTO, choose
+from counterpoint.evaluation.devices import AUTO, Place, choose, device_names
 from counterpoint.evaluation.trained_on import overlap, paths_of_records, read_records
 from counterpoint.metrics import Overlong, Protocol
 from counterpoint.models import LoadOptions, check_model

@@ -14,7 +14,7 @@ from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.progress import Progress
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import Store
-from counterpoint._util.writing import whole_folder
+from counterpoint._util.writing import refuse_foreign, whole_folder
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.evaluation.evaluating import prepare
 from counterpoint.models import (
@@ -67,11 +67,7 @@ def export_vectors(
     if form not in VECTOR_FORMATS:
         said = did_you_mean("format of vectors", form, VECTOR_FORMATS)
         raise NotFoundError("E-OPTION-INVALID", said)
-    if folder.exists() and not (folder / _ABOUT).is_file() and any(folder.iterdir()):
-        raise DataError(
-            "E-OUTPUT-EXISTS",
-            f"{folder} exists and holds no exported vectors; choose another folder.",
-        )
+    refuse_foreign(folder, _ABOUT, "vectors export")
     loaded = [load_benchmark(name, data, protocol=protocol) for name in dict.fromkeys(benchmarks)]
     protocols = {one.name: one.read_by(protocol) for one in loaded}
     tables = {one.name: prepare(one.cases, protocols[one.name], limit) for one in loaded}

@@ -18,7 +18,12 @@ from counterpoint.metrics import METRICS, RESAMPLES, get_protocol
 from counterpoint.runs import Part, Row, Run, fitting, rows
 
 Verdict = Literal[
-    "same to the digit", "within the interval", "differs", "cannot be compared", "no value"
+    "same to the digit",
+    "within the interval",
+    "differs",
+    "cannot be compared",
+    "another average",
+    "no value",
 ]
 _UNSTATED: Final = ""
 _NOT_PUBLISHED: Final = ("blind", "random", "world")  # families without published values
@@ -33,7 +38,7 @@ class Check:
     `same to the digit`: ours is the published value once it is rounded as that is. `within the
     interval`: the published value, give or take half of its last digit, lies within our interval.
     `cannot be compared`: `why` says that the run is not of the whole benchmark, or was scored in
-    another way (then ours is NaN).
+    another way (then ours is NaN). `another average` is said in reports, whose table has one.
     """
 
     benchmark: str

@@ -25,46 +25,17 @@ from counterpoint.reports.figures.drawing import (
     Drawn,
     alternative,
     canvas,
-    reach,
+    dots,
     svg_of,
 )
-from counterpoint.reports.numbers import shortened, written
+from counterpoint.reports.ranking import shortened, written
 from counterpoint.runs import Difference
 
 _GROUPS: Final = 40
 _COLUMNS: Final = (
-    "benchmark",
-    "group",
-    "metric",
-    "a",
-    "b",
-    "value",
-    "low",
-    "high",
-    "p",
-    "p_holm",
-    "p_mcnemar",
-    "n",
-    "verdict",
-    "ties_a",
-    "ties_b",
+    *("benchmark", "group", "metric", "a", "b", "value", "low", "high", "p", "p_holm"),
+    *("p_mcnemar", "n", "verdict", "ties_a", "ties_b"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ModelDifference:
-    """One difference as it is written."""
-
-    group: str
-    metric: str
-    a: str
-    b: str
-    gap: str
-    interval: str
-    p: str
-    mcnemar: str
-    n: str
-    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +43,7 @@ class Side:
     """The differences of one benchmark: the whole first, then its groups."""
 
     benchmark: str
-    pairs: list[ModelDifference]
+    pairs: list[dict[str, str]]
     left_out: int
 
 
@@ -103,21 +74,26 @@ def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
     return made
 
 
-def _pair(d: Difference) -> ModelDifference:
+def _pair(d: Difference) -> dict[str, str]:
+    """One difference as it is written."""
     scale, digits = (100, 1) if METRICS[d.metric].unit == "share" else (1, 4)
     low, gap, high = (f"{scale * v:+.{digits}f}" for v in (d.ci_low, d.difference, d.ci_high))
-    return ModelDifference(
-        d.group,
-        heading(d.metric),
-        written(d.metric, d.a) + (TIES_MARK if ties_matter(d.ties_a, d.n, d.reach) else ""),
-        written(d.metric, d.b) + (TIES_MARK if ties_matter(d.ties_b, d.n, d.reach) else ""),
-        gap,
-        f"[{low}, {high}]",
-        p_value(d.p_holm),
-        "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
-        f"{d.n:,}",
-        d.verdict,
+    a, b = (
+        written(d.metric, value) + (TIES_MARK if ties_matter(ties, d.n, d.reach) else "")
+        for value, ties in ((d.a, d.ties_a), (d.b, d.ties_b))
     )
+    return {
+        "group": d.group,
+        "metric": heading(d.metric),
+        "a": a,
+        "b": b,
+        "gap": gap,
+        "interval": f"[{low}, {high}]",
+        "p": p_value(d.p_holm),
+        "mcnemar": "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
+        "n": f"{d.n:,}",
+        "verdict": d.verdict,
+    }
 
 
 def gaps(found: Sequence[Difference], names: tuple[str, str]) -> list[Drawn]:
@@ -154,16 +130,9 @@ def _svg(data: Data, title: str) -> str:
             colour = {"A is better": COLOURS[0], "B is better": COLOURS[1]}.get(
                 row["verdict"], GREY
             )
-            axes.errorbar(
-                [row["value"]],
-                [place],
-                xerr=reach([row]),
-                fmt={"A is better": "o", "B is better": "s"}.get(row["verdict"], "D"),
-                color=colour,
-                markerfacecolor="none" if colour == GREY else colour,
-                markersize=5,
-                elinewidth=1.2,
-            )
+            marker = {"A is better": "o", "B is better": "s"}.get(row["verdict"], "D")
+            inside = "none" if colour == GREY else colour
+            dots(axes, [row], [place], marker, colour, size=5, line=1.2, markerfacecolor=inside)
         axes.axvline(0, color=INK, linewidth=0.9)
         names = [f"{shortened(row['group'], NAME)} ({row['n']:,})" for row in rows]
         axes.set_yticks(range(len(rows)), names)

@@ -26,8 +26,8 @@ from counterpoint.metrics import (
     interval_text,
     join_words,
 )
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, Standing, competing, written
+from counterpoint.reports.data import ReportData
+from counterpoint.reports.ranking import RankedRow, Standing, competing, written
 from counterpoint.runs import Difference
 
 ORIGINAL, AUGMENTED, BRITTLENESS = "original_accuracy", "augmented_accuracy", "brittleness"

@@ -8,28 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from counterpoint.metrics import PART_MARK, TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
-from counterpoint.reports.numbers import RankedRow, one_line
-from counterpoint.reports.parts import part_notes
+from counterpoint.reports.data import part_notes
+from counterpoint.reports.ranking import RankedRow, one_line
 from counterpoint.reports.table import ColumnHead, Sheet, TableCell, TableLine, Tables
 
 _COLUMNS: Final = (
-    "model",
-    "benchmark",
-    "group",
-    "metric",
-    "value",
-    "ci_low",
-    "ci_high",
-    "n",
-    "part",
-    "ties",
-    "hangs_on_ties",
-    "chance",
-    "human",
-    "published",
-    "standing",
-    "p",
-    "sd",
+    *("model", "benchmark", "group", "metric", "value", "ci_low", "ci_high", "n", "part"),
+    *("ties", "hangs_on_ties", "chance", "human", "published", "standing", "p", "sd"),
 )
 
 

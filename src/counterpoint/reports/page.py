@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
+from counterpoint.evaluation import slug
 from counterpoint.metrics import (
     PART_MARK,
     PART_NOTE,
@@ -22,23 +22,19 @@ from counterpoint.metrics import (
     intervals_note,
     is_baseline,
 )
-from counterpoint.reports.examples import COUNT, examples
-from counterpoint.reports.figures.densities import densities
+from counterpoint.reports.data import ReportData, Shared, gather, shared
+from counterpoint.reports.examples import BUDGET, COUNT, Album, examples
+from counterpoint.reports.figures.curves import line
 from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
-from counterpoint.reports.figures.drop import drop
-from counterpoint.reports.figures.forest import forest
-from counterpoint.reports.figures.line import line
-from counterpoint.reports.figures.radar import radar
-from counterpoint.reports.figures.samples import samples
-from counterpoint.reports.figures.scatter import brittle, tradeoff
+from counterpoint.reports.figures.intervals import drop, forest
+from counterpoint.reports.figures.scatter import brittle, radar, tradeoff
+from counterpoint.reports.figures.scores import densities, samples
 from counterpoint.reports.figures.shuffles import shuffles
 from counterpoint.reports.findings import findings, meanings
 from counterpoint.reports.formats import as_csv, as_latex, as_markdown, sheet_parts, ties_notes
-from counterpoint.reports.gathering import ReportData, Shared, gather, shared
-from counterpoint.reports.notices import Notice, Provenance, notices, page_facts, run_facts
-from counterpoint.reports.numbers import RankedRow, is_main, numbers_of, written
-from counterpoint.reports.papers import Papers, beside_papers
-from counterpoint.reports.showing import BUDGET, Album
+from counterpoint.reports.papers import Papers, beside_papers, theirs
+from counterpoint.reports.provenance import Notice, Provenance, notices, page_facts, run_facts
+from counterpoint.reports.ranking import RankedRow, is_main, numbers_of, written
 from counterpoint.reports.table import Tables, tables
 from counterpoint.runs import Run, compare, differences_note
 
@@ -138,7 +134,7 @@ def _render(
     found: Sequence[Difference] | None = None,
 ) -> str:
     from counterpoint.reports import differences
-    from counterpoint.reports.choosing import opposed
+    from counterpoint.reports.case_outcomes import opposed
 
     album = Album(options.image_bytes)
     drawn, omitted = figures(material, made.numbers, album, options.progress)
@@ -227,18 +223,19 @@ def besides(papers: Papers) -> list[dict[str, str]]:
     """The published values as they are written."""
     return [
         {
-            "model": beside.model,
-            "benchmark": beside.benchmark,
-            "group": beside.group,
-            "metric": heading(beside.metric),
-            "average": beside.average,
-            "ours": written(beside.metric, beside.ours),
-            "published": written(beside.metric, beside.published),
-            "verdict": beside.verdict or "another average",
-            "source": f"{beside.called}: {beside.source}",
-            "note": beside.note,
+            "model": label,
+            "benchmark": check.benchmark,
+            "group": check.group,
+            "metric": heading(check.metric),
+            "average": check.average,
+            "ours": written(check.metric, check.ours),
+            "published": theirs(check),
+            "verdict": check.verdict,
+            "source": f"{check.model}: {check.source}",
+            "note": check.note,
         }
-        for beside in papers.all()
+        for (label, *_), checks in papers.values.items()
+        for check in checks
     ]
 
 
@@ -260,17 +257,10 @@ def environment() -> Environment:
         "part_meaning": PART_NOTE,
     }
     made.filters["csv_uri"] = csv_uri
-    made.filters["file_name"] = file_name
+    made.filters["file_name"] = slug
     return made
 
 
 def csv_uri(text: str) -> str:
     """A CSV file as an address: the page holds it, a click saves it."""
     return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.encode()).decode()}"
-
-
-_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-def file_name(text: str) -> str:
-    return _NAME.sub("-", text).strip("-.") or "table"

@@ -20,10 +20,9 @@ from counterpoint.metrics import (
     is_baseline,
     ties_by_model,
 )
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, Standing, counts_text, is_human, written
-from counterpoint.reports.papers import Papers
-from counterpoint.reports.parts import Parts, parts_of
+from counterpoint.reports.data import Parts, ReportData, parts_of
+from counterpoint.reports.papers import Papers, theirs
+from counterpoint.reports.ranking import RankedRow, Standing, counts_text, is_human, written
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
@@ -260,13 +259,13 @@ def cell_of(number: RankedRow | None, papers: Papers, part: str = "") -> TableCe
     says += [f"not over the whole: {part}"] if part else []
     says += [said[number.standing]] if number.standing else []
     if beside is not None:
-        says.append(f"published: {written(name, beside.published)}, {beside.source}")
+        says.append(f"published: {theirs(beside)}, {beside.source}")
     return TableCell(
         written(name, number.value),
         interval_text(number.value, number.ci_low, number.ci_high, partial(written, name)) + spread,
         number.standing,
         depends_on_ties(number),
-        "" if beside is None else written(name, beside.published),
+        theirs(beside),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),
         apart=bool(part),
@@ -278,7 +277,7 @@ def _human(papers: Papers, head: ColumnHead, metric: str) -> TableCell:
     if beside is None:
         return TableCell()
     note = f"{beside.source}. {beside.note}".strip()
-    return TableCell(written(metric, beside.published), says=note)
+    return TableCell(theirs(beside), says=note)
 
 
 def chance_cell(numbers: list[RankedRow], head: ColumnHead, metric: str) -> TableCell:

@@ -20,14 +20,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint._util.errors import CounterpointError, DataError
+from counterpoint._util.errors import CounterpointError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint._util.writing import whole_folder
+from counterpoint._util.writing import refuse_foreign, whole_folder
 from counterpoint.benchmarks import find_benchmark
 from counterpoint.evaluation import write_results
 from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, heading
-from counterpoint.reports.board.material import BoardData, BoardRun, PaperValue, gather_board
-from counterpoint.reports.board.sheets import (
+from counterpoint.reports.board.data import BoardData, BoardRun, PaperValue, gather_board
+from counterpoint.reports.board.tables import (
     Links,
     all_numbers,
     benchmark_tables,
@@ -37,9 +37,9 @@ from counterpoint.reports.board.sheets import (
     paper_sheets,
 )
 from counterpoint.reports.findings import meanings
-from counterpoint.reports.notices import Fact, Provenance, facts_of, page_facts, told_of
 from counterpoint.reports.page import besides, environment
 from counterpoint.reports.papers import Papers
+from counterpoint.reports.provenance import Fact, Provenance, facts_of, page_facts, told_of
 from counterpoint.reports.publishing import names_apart, safe_name
 from counterpoint.runs import Run, save_run
 
@@ -61,22 +61,12 @@ class BoardOptions:
 def make_board(runs: Sequence[Run], folder: Path, options: BoardOptions | None = None) -> BoardData:
     """Write the site. Without runs it has the published values."""
     chosen = options or BoardOptions()
-    _refuse_other(folder)  # before hours of work
+    refuse_foreign(folder, _MANIFEST, "board")  # before hours of work
     data = gather_board(runs, chosen.called, chosen.resamples, chosen.progress)
     with whole_folder(folder) as draft:
-        _refuse_other(folder)  # it is locked now
+        refuse_foreign(folder, _MANIFEST, "board")  # it is locked now
         _Site(draft, data, chosen).write()
     return data
-
-
-def _refuse_other(folder: Path) -> None:
-    """Raise if the folder has files that no board has written."""
-    known = (folder / _MANIFEST).is_file() or not folder.exists()
-    if not known and not (folder.is_dir() and not any(folder.iterdir())):
-        raise DataError(
-            "E-OUTPUT-EXISTS",
-            f"{folder} exists and was not written by board; choose another folder.",
-        )
 
 
 class _Site:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint._util.switches import without_warnings
 from counterpoint.metrics import PART_MARK, PART_NOTE, TIES_MARK, depends_on_ties, is_baseline
+from counterpoint.reports.data import ReportData, parts_of
 from counterpoint.reports.formats import csv_text
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, shortened
-from counterpoint.reports.parts import parts_of
+from counterpoint.reports.ranking import RankedRow, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,6 +216,24 @@ def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float
     """How far intervals go, down and up, from rows with value, low and high."""
     rows = [(v[f"{prefix}value"], v[f"{prefix}low"], v[f"{prefix}high"]) for v in values]
     return [[max(0.0, v - low) for v, low, _ in rows], [max(0.0, high - v) for v, _, high in rows]]
+
+
+def dots(
+    axes: Axes,
+    rows: Sequence[dict[str, Any]],
+    heights: Sequence[float],
+    marker: str,
+    colour: str,
+    *,
+    prefix: str = "",
+    size: float = 4,
+    line: float = 1,
+    **more: Any,
+) -> Any:
+    """Values with their intervals from left to right, each at a height."""
+    values = [row[f"{prefix}value"] for row in rows]
+    how = {"fmt": marker, "color": colour, "markersize": size, "elinewidth": line, **more}
+    return axes.errorbar(values, heights, xerr=reach(rows, prefix), **how)
 
 
 def legend_below(figure: Canvas, drawn: Sequence[Any], names: Sequence[str]) -> None:

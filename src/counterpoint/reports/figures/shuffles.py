@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from counterpoint.benchmarks import SHUFFLES
 from counterpoint.images import PIECES
 from counterpoint.metrics import ALL, SEED, heading
+from counterpoint.reports.data import ReportData
 from counterpoint.reports.figures.drawing import (
     GRID,
     Data,
@@ -22,14 +23,13 @@ from counterpoint.reports.figures.drawing import (
     Omitted,
     alternative,
     canvas,
+    dots,
     legend_below,
     looks,
     marks_caption,
-    reach,
     svg_of,
 )
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow
+from counterpoint.reports.ranking import RankedRow
 
 TITLE: Final = "Shuffled retrieval"
 _PLAIN: Final = "plain"
@@ -37,16 +37,8 @@ _KINDS: Final = {"captions": tuple(SHUFFLES), "images": tuple(PIECES)}
 _DRAWN: Final = ("image_to_text_recall@1", "text_to_image_recall@1")
 _METRICS: Final = (*_DRAWN, "image_to_text_recall@5", "text_to_image_recall@5")
 _COLUMNS: Final = (
-    "shuffled",
-    "how",
-    "metric",
-    "model",
-    "value",
-    "low",
-    "high",
-    "lost",
-    "seeds",
-    "sd_over_seeds",
+    *("shuffled", "how", "metric", "model", "value", "low", "high", "lost"),
+    *("seeds", "sd_over_seeds"),
 )
 
 
@@ -170,15 +162,8 @@ def _svg(look: dict[str, Look], data: Data, models: list[str], title: str) -> st
             for number, model in enumerate(models):
                 points = [row for row in mine if row["model"] == model]
                 shift = (number - (len(models) - 1) / 2) * step
-                drawn[model] = axes.errorbar(
-                    [row["value"] for row in points],
-                    [names.index(row["how"]) + shift for row in points],
-                    xerr=reach(points),
-                    fmt=look[model].marker,
-                    color=look[model].colour,
-                    markersize=4,
-                    elinewidth=1,
-                )
+                heights = [names.index(row["how"]) + shift for row in points]
+                drawn[model] = dots(axes, points, heights, look[model].marker, look[model].colour)
             axes.set_yticks(range(len(names)), names)
             axes.set_ylim(len(names) - 0.45, -0.55)
             axes.grid(axis="y", visible=False)

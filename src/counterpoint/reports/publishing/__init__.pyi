@@ -1,6 +1,6 @@
 from .every_eval import SCHEMA_VERSION as SCHEMA_VERSION
-from .folder import publish as publish
-from .material import (
+from .hub import publish as publish
+from .parts import (
     PublishedPart as PublishedPart,
     PublishOptions as PublishOptions,
     Relationship as Relationship,

@@ -31,8 +31,8 @@ from counterpoint.metrics import (
     PooledMetric,
     heading,
 )
-from counterpoint.reports.gathering import without_folders
-from counterpoint.reports.publishing.material import PublishedPart, safe_name
+from counterpoint.reports.data import without_folders
+from counterpoint.reports.publishing.parts import PublishedPart, safe_name
 from counterpoint.runs import Measured, Row, measure
 
 SCHEMA_VERSION: Final = "0.3.0"

@@ -1,5 +1,3 @@
-from .admin_pages import admin_router as admin_router
-from .annotator_pages import annotator_router as annotator_router
 from .campaigns import (
     CampaignDesign as CampaignDesign,
     Order as Order,
@@ -9,9 +7,10 @@ from .campaigns import (
 )
 from .exporting import answers_csv as answers_csv, export as export
 from .human import human_run as human_run
-from .material import SourceSelection as SourceSelection
-from .outcomes import (
+from .pages import admin_router as admin_router, annotator_router as annotator_router
+from .results import (
     CampaignResults as CampaignResults,
     comparison as comparison,
     outcome_of as outcome_of,
 )
+from .sources import SourceSelection as SourceSelection

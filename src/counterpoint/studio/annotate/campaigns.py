@@ -14,15 +14,19 @@ from sqlalchemy.orm import Session
 
 from counterpoint._util.errors import CaseError, CounterpointError, DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.studio.annotate.kinds import BEST, RANK, Ask, CampaignKind, find_kind
-from counterpoint.studio.annotate.material import CampaignSource, SourceSelection, read_material
 from counterpoint.studio.annotate.questions import (
+    BEST,
+    RANK,
     AnnotationQuestion,
+    Ask,
+    CampaignKind,
     JudgedCase,
     ShownImage,
     chance,
+    find_kind,
     questions_of,
 )
+from counterpoint.studio.annotate.sources import CampaignSource, SourceSelection, read_material
 from counterpoint.studio.database import (
     Annotator,
     Campaign,

@@ -19,17 +19,24 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import Cases, write_cases
 from counterpoint.runs import file_digest
+from counterpoint.studio.annotate.assignment import Judgement, newest
 from counterpoint.studio.annotate.human import in_full
-from counterpoint.studio.annotate.kinds import ASKS, NONE, RANK, SKIP, ranks_of
-from counterpoint.studio.annotate.outcomes import (
+from counterpoint.studio.annotate.questions import (
+    ASKS,
+    NONE,
+    RANK,
+    SKIP,
+    AnnotationQuestion,
+    JudgedCase,
+    ranks_of,
+)
+from counterpoint.studio.annotate.results import (
     CampaignResults,
     comparison,
     is_accepted,
     majority,
     votes,
 )
-from counterpoint.studio.annotate.questions import AnnotationQuestion, JudgedCase
-from counterpoint.studio.annotate.showings import Judgement, newest
 from counterpoint.studio.database import Annotator, Answer, Campaign, Flag, Item, Showing
 
 

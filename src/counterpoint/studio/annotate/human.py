@@ -37,13 +37,12 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
-from counterpoint.studio.annotate.kinds import ASKS, BOTH, NONE, SAME, Ask, ranks_of
-from counterpoint.studio.annotate.outcomes import (
+from counterpoint.studio.annotate.assignment import Judgement
+from counterpoint.studio.annotate.questions import ASKS, BOTH, NONE, SAME, Ask, JudgedCase, ranks_of
+from counterpoint.studio.annotate.results import (
     CampaignResults,
     votes,
 )
-from counterpoint.studio.annotate.questions import JudgedCase
-from counterpoint.studio.annotate.showings import Judgement
 
 MODEL: Final = "human"
 UNANSWERED: Final = "not all that was asked of it was answered"

@@ -18,9 +18,8 @@ from threading import Lock, RLock
 from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, RunError, reason
-from counterpoint._util.untrusted import parse_json, shown
 from counterpoint.metrics import is_baseline
-from counterpoint.runs import FORMAT, Row, Run, load_run, rows
+from counterpoint.runs import Row, Run, load_run, read_manifest, rows
 from counterpoint.studio.browse.index import Index, make_index
 from counterpoint.studio.security import StudioError
 
@@ -32,7 +31,6 @@ _MOST: Final = 2_000  # runs and refusals that are listed
 _LONGEST: Final = 200  # characters of a name
 _MARKUP: Final = frozenset("<>&\"'`\\")
 _MANIFEST: Final = "run.json"
-_MANIFEST_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,38 +114,6 @@ def readable(name: str) -> str:
     return plain if len(plain) <= 80 else plain[:79] + "…"
 
 
-def read_manifest(place: RunFolder) -> dict[str, Any]:
-    """What a run says of itself, without its scores; RunError if it is no manifest of a run."""
-    path = place.folder / _MANIFEST
-    try:
-        if path.stat().st_size > _MANIFEST_BYTES:
-            raise _damaged(f"is larger than {_MANIFEST_BYTES // 2**20} MB")
-        manifest = parse_json(path.read_bytes(), _MANIFEST, RunError)
-    except OSError as error:
-        raise _damaged(f"cannot be read: {reason(error)}") from None
-    if not isinstance(manifest, dict) or "format" not in manifest:
-        raise _damaged("is damaged: it does not describe a run")
-    if manifest["format"] != FORMAT:
-        version = shown(manifest["format"])
-        raise RunError(
-            "E-RUN-FORMAT", f"{_MANIFEST} has run format {version}, this version reads {FORMAT}."
-        )
-    if not isinstance(manifest.get("model"), str):
-        raise _damaged("is damaged: it names no model")
-    benchmarks = manifest.get("benchmarks")
-    if not isinstance(benchmarks, dict) or not benchmarks:
-        raise _damaged("is damaged: it names no benchmark")
-    for name, about in benchmarks.items():
-        scored = about.get("scored") if isinstance(about, dict) else None
-        if type(scored) is not int or scored < 0:
-            raise _damaged(f"is damaged: it lacks the number of cases of {shown(name)}")
-    return manifest
-
-
-def _damaged(why: str) -> RunError:
-    return RunError("E-RUN-DAMAGED", f"{_MANIFEST} {why}.")
-
-
 _FRESH: Final = 2.0  # seconds for which the folder is not listed again
 _HELD: Final = 2 * 2**30  # bytes of cases and scores in memory
 
@@ -226,7 +192,10 @@ class Library:
         with self._lock:
             if key not in self._manifests:
                 try:
-                    self._manifests[key] = read_manifest(place)
+                    said = read_manifest(place.folder)
+                    if not said["benchmarks"]:
+                        raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} names no benchmark.")
+                    self._manifests[key] = said
                 except RunError as error:
                     self._manifests[key] = str(error)
             return self._manifests[key]

@@ -17,8 +17,7 @@ from counterpoint.evaluation import prepare
 from counterpoint.generation import is_pairs_file, read_pairs, root_of
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import file_digest, load_run
-from counterpoint.studio.annotate.kinds import RANK, CampaignKind
-from counterpoint.studio.annotate.questions import JudgedCase, chance, lasting
+from counterpoint.studio.annotate.questions import RANK, CampaignKind, JudgedCase, chance, lasting
 
 _PAIR: Final = ("source", "image", "box", "caption", "text", "kind", "type", "subtype")
 _IMAGES: Final = ("text_images", "text_image")

@@ -29,7 +29,7 @@ from counterpoint.metrics import (
     holm_over_groups,
     is_baseline,
 )
-from counterpoint.reports.gathering import ReportData, ScoredPart
+from counterpoint.reports.data import ReportData, ScoredPart
 from counterpoint.runs import Row, Run, compare, undefined
 
 # --- how numbers and names are written ----------------------------------------------------------

@@ -1,17 +1,20 @@
-"""`counterpoint refine`: keep the negatives that blind models cannot tell from captions."""
+"""Pairs that were made: `counterpoint refine` and `export`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from counterpoint.cli.console import (
+    LEFT_OUT,
     AsJson,
     Device,
+    command,
     counted,
     errors,
     output,
@@ -127,11 +130,9 @@ def refine(
     """
     from dataclasses import asdict
 
-    from counterpoint._util.store import Store, default_store
+    from counterpoint.api import refine as refine_pairs
     from counterpoint.generation import reserved
-    from counterpoint.generation.refinement import SCALES, RefineSettings, refine as refine_pairs
-    from counterpoint.models import LoadOptions
-    from counterpoint.scoring import Work
+    from counterpoint.generation.refinement import SCALES
 
     if scale not in SCALES:
         raise typer.BadParameter(" or ".join(SCALES), param_hint="--scale")
@@ -140,38 +141,42 @@ def refine(
     if top is not None and not (blind or select):
         raise typer.BadParameter("needs --blind or --select", param_hint="--top")
     refuse_missing_folder(report)
-    settings = RefineSettings(
-        blind=tuple(blind or ()),
-        watch=tuple(watch or ()),
-        select=tuple(select or ()),
-        top=top,
-        balance=balance,
-        bins=bins,
-        zero_bins=zero_bins,
-        scale=scale,
-        by=() if by in ("", "none") else tuple(name.strip() for name in by.split(",")),
-        seed=seed,
-        unique=unique,
-        sentences=sentences,
-        goal=goal / 100,
-    )
-    options = LoadOptions(device, precision)
-    places = reserved(out), reserved(report) if report else nullcontext()
-    with places[0], places[1], progress_bars() as bars, Store(default_store()) as store:
-        work = Work(store, batch_size, bars)
-        found = refine_pairs(pairs, out, settings, work, tables=scores or (), options=options)
+    place = reserved(report) if report else nullcontext()
+    with place, progress_bars() as bars:
+        found = refine_pairs(
+            pairs,
+            out,
+            blind or (),
+            tables=scores or (),
+            batch_size=batch_size,
+            device=device,
+            precision=precision,
+            progress=bars,
+            watch=tuple(watch or ()),
+            select=tuple(select or ()),
+            top=top,
+            balance=balance,
+            bins=bins,
+            zero_bins=zero_bins,
+            scale=scale,
+            by=() if by in ("", "none") else tuple(name.strip() for name in by.split(",")),
+            seed=seed,
+            unique=unique,
+            sentences=sentences,
+            goal=goal / 100,
+        )
         if report is not None:
             _write_json(report, asdict(found))
-    _show(found, out, goal, as_json=as_json)
+    _show_refined(found, out, goal, as_json=as_json)
 
 
-def _show(found: Refined, out: Path, goal: float, *, as_json: bool) -> None:
+def _show_refined(found: Refined, out: Path, goal: float, *, as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
         print_json([asdict(row) for row in found.rows])
     else:
-        output.print(_table(found.rows))
+        output.print(_refined_table(found.rows))
         output.print(
             "Accuracy: percentage of pairs whose caption scores above the text; a tie counts half. "
             f"Target 50 ± 1; of ngram and chars, fitted again to what is kept: at most {goal:g}.",
@@ -186,7 +191,7 @@ def _show(found: Refined, out: Path, goal: float, *, as_json: bool) -> None:
         errors.print("note: no negative is left: no cell has pairs on both sides.", style="yellow")
 
 
-def _table(rows: list[BlindResult]) -> Table:
+def _refined_table(rows: list[BlindResult]) -> Table:
     from rich.table import Table
 
     table = Table(header_style="bold")
@@ -272,3 +277,175 @@ def _write_json(path: Path, content: object) -> None:
 
     with whole_file(path) as draft:
         draft.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+# --- export -----------------------------------------------------------------------------------
+
+
+Form = Literal["benchmark", "training", "hf"]
+
+
+def export(
+    pairs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pairs files of the same captions, such as their negatives and their positives."
+        ),
+    ],
+    form: Annotated[Form, typer.Option("--as", help="The form of the output.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="benchmark: a .parquet; training: a .parquet, .jsonl, .csv or .tsv (NegCLIP's); "
+            "hf: a new folder.",
+        ),
+    ],
+    images: Annotated[
+        Path | None,
+        typer.Option(help="Folder that image paths start from; default: as the pairs file says."),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            help="benchmark, training: write image paths relative to this folder, where OUT will "
+            "be. Default: relative to OUT's folder if they are below it, else absolute."
+        ),
+    ] = None,
+    all_negatives: Annotated[
+        bool,
+        typer.Option("--all-negatives", help="benchmark: one case per caption, not per negative."),
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Random seed; benchmark: of which positive goes with which negative; training: "
+            "of --validation and --balance; both: of --cap.",
+        ),
+    ] = 0,
+    neighbours: Annotated[
+        Path | None, typer.Option(help="training: a file of `counterpoint generate neighbours`.")
+    ] = None,
+    validation: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=0.99,
+            help="training: share of the images that goes to a second file, OUT-validation.",
+        ),
+    ] = 0.0,
+    per: Annotated[
+        Literal["caption", "negative"],
+        typer.Option(
+            help="training: one row per caption with all its negatives, or one row per negative, "
+            "so that an epoch sees each (TROHN)."
+        ),
+    ] = "caption",
+    balance: Annotated[
+        str,
+        typer.Option(
+            help="training: equally many texts of these subtypes, such as `att,rel`; of one kind: "
+            "`positive:att,rel`."
+        ),
+    ] = "",
+    cap: Annotated[
+        str,
+        typer.Option(
+            help="benchmark, training: largest share of the texts that one type, one new word or "
+            "one edit may have: `type=0.4,word=0.02`; texts above it are left out."
+        ),
+    ] = "",
+    name: Annotated[
+        str, typer.Option(help="hf: name of the data set; default: the folder's name.")
+    ] = "",
+    licence: Annotated[str, typer.Option(help="hf: such as cc-by-4.0.")] = "",
+    embed_images: Annotated[
+        bool, typer.Option("--embed-images", help="hf: store the images in the files.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a benchmark, a training set or a data set folder from pairs that passed the checks.
+
+    Examples:
+
+    counterpoint export negatives.parquet positives.parquet --as benchmark -o mine.parquet
+
+    counterpoint export negatives.parquet --as training -o train.tsv
+
+    counterpoint export negatives.parquet --as training -o train.parquet --validation 0.2
+
+    counterpoint export negatives.parquet --as benchmark -o even.parquet --cap type=0.4,word=0.05
+
+    counterpoint export negatives.parquet --as hf -o my-set --licence cc-by-4.0 --embed-images
+
+    What is left out is counted by the reason; exit status 3 if an image could not be read.
+    """
+    given: dict[str, Any] = {
+        "root": root,
+        "all_negatives": all_negatives,
+        "name": name,
+        "neighbours": neighbours,
+        "licence": licence,
+        "embed_images": embed_images,
+        "validation": validation,
+        "balance": balance,
+        "cap": cap,
+        "per": per,
+    }
+    for option, value in given.items():
+        if value and value != "caption" and option not in _OPTIONS[form]:
+            hint = f"--{option.replace('_', '-')}"  # an option without effect is a mistake
+            raise typer.BadParameter(f"has no effect with --as {form}", param_hint=hint)
+
+    from counterpoint.api import export as export_pairs
+
+    options = {option: given[option] for option in _OPTIONS[form]}
+    options |= {"embed": options.pop("embed_images")} if form == "hf" else {"seed": seed}
+    with progress_bars() as bars:
+        made = export_pairs(pairs, out, form=form, images=images, progress=bars, **options)
+    left_out = Counter(made)
+    rows = left_out.pop("rows")
+    what = "row" if per == "negative" else _ROWS[form]
+    _report(form, what, out, rows, left_out, validation > 0, as_json)
+    if form == "hf" and left_out:
+        raise typer.Exit(LEFT_OUT)
+
+
+_ROWS: Final = {"benchmark": "case", "training": "caption", "hf": "pair"}
+_OPTIONS: Final = {
+    "benchmark": ("root", "all_negatives", "cap"),
+    "training": ("root", "neighbours", "validation", "per", "balance", "cap"),
+    "hf": ("name", "licence", "embed_images"),
+}
+
+
+def _report(
+    form: Form,
+    what: str,
+    out: Path,
+    made: int,
+    left_out: Counter[str],
+    split: bool,
+    as_json: bool,
+) -> None:
+    from counterpoint.generation.export import VALIDATION, validation_file
+
+    held_out = left_out.pop(VALIDATION, 0)
+    files = {out: made} | ({validation_file(out): held_out} if split else {})
+    reasons = {reason: count for reason, count in sorted(left_out.items()) if count}
+    if as_json:
+        print_json(
+            [
+                {"out": str(file), "as": form, "rows": rows, "left_out": reasons}
+                for file, rows in files.items()
+            ]
+        )
+        return
+    for file, rows in files.items():
+        output.print(f"saved {file}: {counted(rows, what)}", soft_wrap=True)
+    if form == "benchmark":
+        output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
+    for reason, count in reasons.items():
+        errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)

@@ -21,8 +21,8 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import shown
 from counterpoint.data import catalogue
 from counterpoint.metrics import RESAMPLES, WHOLE, Protocol, headline
-from counterpoint.reports.gathering import Shared, shared
-from counterpoint.reports.notices import recorded, told_of
+from counterpoint.reports.data import Shared, shared
+from counterpoint.reports.provenance import recorded, told_of
 from counterpoint.runs import Part, Row, Run, fitting, main_rows, part_size
 
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]

@@ -13,7 +13,7 @@ import polars as pl
 from counterpoint.cases import Cases, gallery_rows
 from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol, Tie
 from counterpoint.models.blind import SCORERS, BagOfWords, by_pair
-from counterpoint.reports.gathering import ScoredPart
+from counterpoint.reports.data import ScoredPart
 from counterpoint.runs import Part, columns_of
 
 RIGHT, WRONG, BRITTLE, TIED, PARTLY, ABSENT = (

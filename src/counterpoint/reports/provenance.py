@@ -19,7 +19,7 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.benchmarks import describe_absent
 from counterpoint.cases import gallery_rows
 from counterpoint.metrics import count_reasons
-from counterpoint.reports.gathering import ReportData, without_folders
+from counterpoint.reports.data import ReportData, without_folders
 from counterpoint.runs import Part, Run
 
 # --- facts --------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
-from counterpoint.reports.board.material import BoardData, PaperValue, SameCases
+from counterpoint.reports.board.data import BoardData, PaperValue, SameCases
+from counterpoint.reports.data import ReportData
 from counterpoint.reports.figures.drawing import Drawn
 from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.formats import csv_text
-from counterpoint.reports.gathering import ReportData
-from counterpoint.reports.numbers import RankedRow, counts_text
+from counterpoint.reports.ranking import RankedRow, counts_text
 from counterpoint.reports.table import (
     ColumnHead,
     Sheet,

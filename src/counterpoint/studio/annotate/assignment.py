@@ -23,8 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.campaigns import PRIME, block_length
-from counterpoint.studio.annotate.kinds import ASKS, SKIP
-from counterpoint.studio.annotate.questions import AnnotationQuestion, chance
+from counterpoint.studio.annotate.questions import ASKS, SKIP, AnnotationQuestion, chance
 from counterpoint.studio.database import (
     Annotator,
     Answer,

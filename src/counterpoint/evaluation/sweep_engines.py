@@ -14,7 +14,7 @@ from counterpoint._util.cluster import ENGINES, check_engine, ray_cluster, worki
 from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import shortened
-from counterpoint.evaluation.places import device_names
+from counterpoint.evaluation.devices import device_names
 from counterpoint.evaluation.sweeping import (
     CellJob,
     EvalSweep,

@@ -12,10 +12,16 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from counterpoint.studio.annotate.assignment import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
-from counterpoint.studio.annotate.kinds import ASKS, BOTH, CampaignKind, any_or_none, find_kind
-from counterpoint.studio.annotate.questions import JudgedCase
-from counterpoint.studio.annotate.showings import Judgement, Remark, judgements, remarks
+from counterpoint.studio.annotate.questions import (
+    ASKS,
+    BOTH,
+    CampaignKind,
+    JudgedCase,
+    any_or_none,
+    find_kind,
+)
 from counterpoint.studio.database import Annotator, Campaign, Item, Subject
 
 # --- agreement beyond chance --------------------------------------------------------------------
