@@ -165,20 +165,26 @@ def _refuse_others(source: Path, target: Path, archive: Path) -> None:
     Nothing is written outside of the target's real path, nor in the place of what is of another
     kind, or into the folder of this extraction.
     """
-    real = target.resolve()
-    for child in source.rglob("*"):
-        place = target / child.relative_to(source)
-        if place == source or (place.exists() and child.is_dir() != place.is_dir()):
-            raise DataError(
-                "E-ARCHIVE-EXTRACTION",
-                f"{archive}: cannot be extracted: {shown(str(place))} is in the way.",
-            )
-        if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
-            raise DataError(
-                "E-PATH-OUTSIDE",
-                f"{archive}: {shown(str(place))} is a link out of {target}; extract the archive "
-                "there by hand, or make the whole folder a link.",
-            )
+    real, own, folders = target.resolve(), source, [(source, target)]
+    while folders:
+        source, target = folders.pop()
+        for child in source.iterdir():
+            place = target / child.name
+            if not place.exists():  # nor anything below it
+                continue
+            if place == own or child.is_dir() != place.is_dir():
+                raise DataError(
+                    "E-ARCHIVE-EXTRACTION",
+                    f"{archive}: cannot be extracted: {shown(str(place))} is in the way.",
+                )
+            if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
+                raise DataError(
+                    "E-PATH-OUTSIDE",
+                    f"{archive}: {shown(str(place))} is a link out of {real}; extract the archive "
+                    "there by hand, or make the whole folder a link.",
+                )
+            if child.is_dir():
+                folders.append((child, place))
 
 
 def _move(source: Path, target: Path) -> None:
