@@ -20,8 +20,8 @@ from support import (
 
 from counterpoint.cases import Block
 from counterpoint.metrics import METRICS as EVERY, Metric, PooledMetric, QueryMetric, both_standings
-from counterpoint.metrics.definitions import group_matching, ranks
-from counterpoint.metrics.rankings import Standings, standings
+from counterpoint.metrics.definitions import group_matching
+from counterpoint.metrics.rankings import Standings, ranks, standings
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = {name: metric for name, metric in EVERY.items() if isinstance(metric, Metric)}

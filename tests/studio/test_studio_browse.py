@@ -30,7 +30,7 @@ from counterpoint._util.errors import ImageError
 from counterpoint.cases.galleries import gallery_rows
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.images.pictures import Picture
-from counterpoint.runs import Run, save_run
+from counterpoint.runs import Run, case_outcomes, outcome_of_one, save_run
 from counterpoint.studio.browse.index import (
     DIFFER,
     Filter,
@@ -38,9 +38,6 @@ from counterpoint.studio.browse.index import (
     chosen_rows,
     disagreeing,
     make_index,
-    name_of,
-    outcome_of_one,
-    outcomes_of,
     read_filter,
     with_outcome,
 )
@@ -72,7 +69,7 @@ def test_outcomes_are_those_of_the_metrics_definitions(seed, values):
     """Against the slow metrics: of one image by its partition, of squares by the group score."""
     cases = mixed()
     scores = random_scores(cases, seed, values)
-    found = [name_of(code) for code in outcomes_of(part(cases, scores))]
+    found = case_outcomes(part(cases, scores)).tolist()
     starts = cases.pair_offsets
     for row, outcome in enumerate(found):
         truth = cases.case(row).truth
@@ -96,7 +93,7 @@ def test_answers_are_right_if_all_of_them_are():
     right = [2, 1, 8, 9, 1, 2, 9, 8]
     brittle = [9, 1, 7, 8, 1, 2, 9, 8]  # by all captions: 9 and 8 of image 0 are above 7
     scores = np.array([right, [1, 2, *right[2:]], [2, 2, *right[2:]], brittle], dtype=float)
-    found = [name_of(code) for code in outcomes_of(part(cases, scores.reshape(-1)))]
+    found = case_outcomes(part(cases, scores.reshape(-1))).tolist()
     assert found == ["right", "wrong", "tied", "right"]
     counted = make_index("model", part(cases, scores.reshape(-1))).counted
     assert counted["all_answers"].tolist() == [0, 3]
@@ -105,8 +102,7 @@ def test_answers_are_right_if_all_of_them_are():
 def test_a_gallery_has_no_outcome_and_one_line_can_be_judged_alone():
     cases = Cases.build([gallery(owned(6))], source="test")
     assert gallery_rows(cases).all()
-    [code] = outcomes_of(part(cases, random_scores(cases, 1)))
-    assert name_of(code) == "gallery"
+    assert case_outcomes(part(cases, random_scores(cases, 1))).tolist() == ["gallery"]
     for outcome, scores in SCORES.items():
         assert outcome_of_one(np.array(scores), np.array([True, True, False])) == outcome
     assert outcome_of_one(np.array([0.1, 0.2]), np.array([True, True])) == ""

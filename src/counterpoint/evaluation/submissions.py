@@ -51,7 +51,7 @@ _HUGE: Final = 1e300  # beyond this, a claim is no number of ours, and may be no
 _DIGITS: Final = 6  # significant ones, as `rescore --json` prints them
 # What of a protocol a number depends on.
 _DECIDING: Final = tuple(
-    f.name for f in fields(Protocol) if f.name not in ("name", "summary", "averages")
+    f.name for f in fields(Protocol) if f.compare and f.name not in ("name", "summary", "averages")
 )
 
 

@@ -1,11 +1,12 @@
-from .decoding import decode as decode, file_content as file_content
-from .looks import (
+from .copies import (
     LOOK as LOOK,
     look as look,
     look_of as look_of,
+    photograph_id as photograph_id,
+    photograph_names as photograph_names,
     same_looks as same_looks,
 )
-from .names import photograph_id as photograph_id, photograph_names as photograph_names
+from .decoding import decode as decode, file_content as file_content
 from .pictures import (
     MAX_RATIO as MAX_RATIO,
     Photographs as Photographs,

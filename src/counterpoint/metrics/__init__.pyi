@@ -1,6 +1,6 @@
-from .answers import all_answers as all_answers
 from .definitions import (
     Tie as Tie,
+    all_answers as all_answers,
     augmented_accuracy as augmented_accuracy,
     brittle_original_above as brittle_original_above,
     brittleness as brittleness,

@@ -62,22 +62,6 @@ def every_caption(truth: Array) -> Array:
     return every_image(flip(truth))
 
 
-def recall(k: int) -> Callable[[Array], Array]:
-    def chance(truth: Array) -> Array:
-        p, n = counts(truth)
-        missed = np.ones_like(n)  # the k highest are all negatives
-        for place in range(k):
-            missed *= np.clip(n - place, 0, None) / np.maximum(p + n - place, 1)
-        return (1 - missed).mean(axis=1)
-
-    return chance
-
-
-def mean_rank(truth: Array) -> Array:
-    p, n = counts(truth)
-    return (1 + n / (p + 1)).mean(axis=1)
-
-
 def by_counting(function: Function) -> Callable[[Array], Array]:
     """Chance of small blocks by trying every order of the scores; NaN for blocks over 6 cells."""
 

@@ -13,11 +13,11 @@ and averaged over the images of the case (for most benchmarks there is one).
 outcomes are counted it is `tied`. With `"right"` equal scores count as above the negative. With
 `"half"` the value is the mean of counting them as above and as below.
 
-**Chance**, the expected value for random scores, is in `chances`; which metrics a shape of case
-defines, in `registry`.
+**Chance**, the expected value for random scores, is in `chances`; recall and ranks are in
+`rankings`; which metrics a shape of case defines, in `registry`.
 
 Papers: Kamath et al. 2024 (Hard Positives), Miranda et al. 2024 (BiVLC), Thrush et al. 2022
-(Winoground), Ma et al. 2023 (CREPE), Zhu et al. 2025 (group matching).
+(Winoground), Zhu et al. 2025 (group matching), Li et al. 2024 (NaturalBench).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -290,33 +290,59 @@ def _threshold(own: Array, other: Array, tie: Tie) -> Array:
     return np.where(own > other, 1.0, np.where(own == other, credit, 0.0))
 
 
-def ranks(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
-    """The place, from 1, of each image's best positive among the negatives: (n, k).
+# --- Cases whose captions are answers to questions about their images (NaturalBench) ------------
+#
+# A case has k images and q questions; its m captions are m / q answers to the first question, then
+# as many to the second, and so on. Each image has one true answer to each question. A question is
+# answered *right* for an image if the true answer has a higher score than the other answers to the
+# same question; answers to different questions are not compared. An equal answer makes it wrong,
+# right, or half of the two. Li et al. 2024 call the four Acc, Q-Acc, I-Acc and G-Acc.
 
-    Equal negatives come before it ("wrong"), after it ("right") or half of them do ("half").
+
+def _over_answers(scores: Array, truth: Array, tie: Tie, value: Callable[[Array], Any]) -> Array:
+    """A value of which questions are answered right: (n, images, questions) -> n."""
+    n, images, captions = truth.shape
+    questions = max(1, int(truth[:1, 0].sum()))  # an image has one true answer to each
+    shape = (n, images, questions, captions // questions)
+    values, true = scores.reshape(shape), truth.reshape(shape)
+    own = np.where(true, values, -np.inf).max(axis=3)
+    other = np.where(true, -np.inf, values).max(axis=3)
+    # Here a tie is decided, by the policy of the protocol.
+    return with_ties(
+        tie, lambda e: np.asarray(value(own >= other if e == "above" else own > other))
+    )
+
+
+def answer_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """The share of right answers (Acc). Chance 1/2 with two answers to a question."""
+    return _over_answers(scores, truth, tie, lambda right: right.mean(axis=(1, 2)))
+
+
+def question_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """The share of questions that are answered right for all images (Q-Acc).
+
+    Chance 1/4 with two images and two answers.
     """
-    best_positive = np.where(truth, scores, -np.inf).max(axis=2, keepdims=True)
-    above = ((scores > best_positive) & ~truth).sum(axis=2)
-    equal = ((scores == best_positive) & ~truth).sum(axis=2)
-    return 1 + above + {"wrong": 1.0, "right": 0.0, "half": 0.5}[tie] * equal
+    return _over_answers(scores, truth, tie, lambda right: right.all(axis=1).mean(axis=1))
 
 
-def recall_at(k: int) -> Function:
-    """Recall@k: an image's best positive is among its k best captions (CREPE, retrieval)."""
+def image_accuracy(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """The share of images for which all questions are answered right (I-Acc).
 
-    def recall(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
-        if tie == "half":
-            return (recall(scores, truth, "wrong") + recall(scores, truth, "right")) / 2
-        found: Array = (ranks(scores, truth, tie) <= k).mean(axis=1)
-        return found
-
-    recall.__doc__ = f"The best positive is among the {k} highest captions of its image."
-    return recall
+    Chance 1/4 with two questions of two answers.
+    """
+    return _over_answers(scores, truth, tie, lambda right: right.all(axis=2).mean(axis=1))
 
 
-def mean_rank(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
-    """The mean place of the images' best positive, from 1."""
-    return ranks(scores, truth, tie).mean(axis=1)
+def all_answers(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """All questions are answered right for all images (G-Acc).
+
+    Chance 1/16 with two images and two questions of two answers.
+    """
+    return _over_answers(scores, truth, tie, lambda right: right.all(axis=(1, 2)))
+
+
+# --- Mean scores --------------------------------------------------------------------------------
 
 
 def mean_score_original(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:

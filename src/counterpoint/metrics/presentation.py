@@ -3,100 +3,27 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Final, Protocol
 
-# Headings of columns, in their order.
-METRIC_HEADINGS: Final = {
-    "original_accuracy": "original",
-    "augmented_accuracy": "augmented",
-    "brittleness": "brittleness",
-    "image_to_text": "I2T",
-    "text_to_image": "T2I",
-    "group": "group",
-    "original_group": "original group",
-    "augmented_group": "augmented group",
-    "image_brittleness": "image brittleness",
-    "answer_accuracy": "Acc",
-    "question_accuracy": "Q-Acc",
-    "image_accuracy": "I-Acc",
-    "all_answers": "G-Acc",
-    "text_only_accuracy": "text-only",
-    "image_to_text_recall@1": "I2T R@1",
-    "image_to_text_recall@5": "I2T R@5",
-    "text_to_image_recall@1": "T2I R@1",
-    "text_to_image_recall@5": "T2I R@5",
-    "image_to_text_map@R": "I2T mAP@R",
-    "image_to_text_r_precision": "I2T R-P",
-    "text_to_image_map@R": "T2I mAP@R",
-    "text_to_image_r_precision": "T2I R-P",
-    "rank_correlation": "correlation",
-    "accuracy@1": "top-1",
-    "accuracy@5": "top-5",
-}
-# Names on axes and in sentences.
-AXIS_LABELS: Final = {
-    "augmented_accuracy": "augmented accuracy",
-    "original_accuracy": "original accuracy",
-    "text_only_accuracy": "text-only accuracy",
-    "group": "group score",
-    "original_group": "original group score",
-    "augmented_group": "augmented group score",
-    "image_brittleness": "image brittleness",
-    "all_answers": "all answers right",
-    "image_to_text_recall@1": "image-to-text R@1",
-    "image_to_text_map@R": "image-to-text mAP@R",
-    "rank_correlation": "rank correlation with grades",
-    "accuracy@1": "top-1 accuracy",
-}
-METRIC_MEANINGS: Final = {
-    "original_accuracy": "the original caption scores above every negative (a caption that is "
-    "false of the image)",
-    "augmented_accuracy": "the original and every positive (a true caption in other words) score "
-    "above every negative",
-    "brittleness": "some true captions score above the best negative and others below it: the "
-    "wording decides; lower is better",
-    "image_to_text": "every image scores its own captions above all others",
-    "text_to_image": "every caption scores its own images above all others",
-    "group": "both I2T and T2I are right for the same case",
-    "original_group": "the group score of original and negative with their images, without "
-    "rewordings and re-renderings",
-    "augmented_group": "the group score with every rewording and every re-rendering: all must be "
-    "right",
-    "image_brittleness": "some renderings of a caption score above the best false image and others "
-    "below it: the rendering decides; lower is better",
-    "answer_accuracy": "of the answers to a question about an image, the true one scores highest",
-    "question_accuracy": "a question is answered right for all of its images",
-    "image_accuracy": "all questions about an image are answered right",
-    "all_answers": "all questions of a case are answered right for all of its images",
-    "text_only_accuracy": "two texts of one meaning are closer to each other than to the negative; "
-    "no image is used",
-    "image_to_text_recall@1": "a true caption is the first that the image finds",
-    "image_to_text_recall@5": "a true caption is among the first five that the image finds",
-    "image_to_text_recall@10": "a true caption is among the first ten that the image finds",
-    "text_to_image_recall@1": "a true image is the first that the caption finds",
-    "text_to_image_recall@5": "a true image is among the first five that the caption finds",
-    "text_to_image_recall@10": "a true image is among the first ten that the caption finds",
-    "image_to_text_r_precision": "of an image with R true captions, the share of true ones among "
-    "the first R that it finds",
-    "text_to_image_r_precision": "of a caption with R true images, the share of true ones among "
-    "the first R that it finds",
-    "image_to_text_map@R": "as R-P, and true captions count more the earlier they are found",
-    "text_to_image_map@R": "as R-P, and true images count more the earlier they are found",
-    "rank_correlation": "Spearman's correlation of the scores with people's grades, each query "
-    "counted once",
-    "auroc": "a true pair scores above a false pair of any image (area under the ROC curve)",
-    "calibration_error": "distance of probabilities, fitted to the scores of half of the images, "
-    "from the share of true pairs in the other half; lower is better",
-    "true_below_threshold": "true pairs below the single threshold that separates true and false "
-    "pairs best; lower is better",
-    "accuracy@1": "the class with the highest score is the true one",
-    "accuracy@5": "the true class is among the five with the highest scores",
-}
+_TEXTS: Final[dict[str, dict[str, str]]] = tomllib.loads(
+    Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
+)
+
+
+def _texts(what: str) -> dict[str, str]:
+    return {name: texts[what] for name, texts in _TEXTS.items() if what in texts}
+
+
+METRIC_HEADINGS: Final = _texts("heading")  # of columns, in their order
+AXIS_LABELS: Final = _texts("label")  # on axes and in sentences
+METRIC_MEANINGS: Final = _texts("meaning")
 # The main metric of a benchmark is the first of these that it has.
 COMPOSITION_METRICS: Final = (
     "augmented_accuracy",

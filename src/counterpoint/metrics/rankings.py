@@ -1,4 +1,5 @@
-"""Rankings of galleries: the rank of the right answers of each query among the wrong ones."""
+"""Ranks of right answers among wrong ones, and recall: of an image's few captions (CREPE), and of
+the queries of a gallery. Chance levels stand beside them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from counterpoint.metrics.definitions import Array, Tie, flip
+from counterpoint.metrics.definitions import Array, Function, Tie, flip
 
 _CELLS: Final = 8_000_000  # scores compared at a time
 
@@ -97,14 +98,69 @@ def _pieces(lines: int, width: int) -> Iterator[slice]:
 
 
 def _standing(scores: Array, truth: Array) -> Standings:
-    best = np.where(truth, scores, -np.inf).max(axis=1, keepdims=True)
-    right = truth.sum(axis=1)
+    """Of lines along the last axis."""
+    best = np.where(truth, scores, -np.inf).max(axis=-1, keepdims=True)
+    right = truth.sum(axis=-1)
     return Standings(
-        ((scores > best) & ~truth).sum(axis=1),
-        ((scores == best) & ~truth).sum(axis=1),
-        truth.shape[1] - right,
+        ((scores > best) & ~truth).sum(axis=-1),
+        ((scores == best) & ~truth).sum(axis=-1),
+        truth.shape[-1] - right,
         right,
     )
+
+
+# --- Of an image's captions ---------------------------------------------------------------------
+
+
+def ranks(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """The place, from 1, of each image's best positive among the negatives: (n, k).
+
+    Equal negatives come before it ("wrong"), after it ("right") or half of them do ("half").
+    """
+    found = _standing(scores, truth)
+    return 1 + found.above + {"wrong": 1.0, "right": 0.0, "half": 0.5}[tie] * found.equal
+
+
+def recall_at(k: int) -> Function:
+    """Recall@k: an image's best positive is among its k best captions (CREPE, retrieval)."""
+
+    def recall(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+        if tie == "half":
+            return (recall(scores, truth, "wrong") + recall(scores, truth, "right")) / 2
+        found: Array = (ranks(scores, truth, tie) <= k).mean(axis=1)
+        return found
+
+    recall.__doc__ = f"The best positive is among the {k} highest captions of its image."
+    return recall
+
+
+def mean_rank(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
+    """The mean place of the images' best positive, from 1."""
+    return ranks(scores, truth, tie).mean(axis=1)
+
+
+def chance_of_recall(k: int) -> Callable[[Array], Array]:
+    def chance(truth: Array) -> Array:
+        right = truth.sum(axis=2)
+        return (1 - _missed(truth.shape[2] - right, right, k)).mean(axis=1)
+
+    return chance
+
+
+def chance_of_mean_rank(truth: Array) -> Array:
+    right = truth.sum(axis=2)
+    return (1 + (truth.shape[2] - right) / (right + 1)).mean(axis=1)
+
+
+def _missed(wrong: Array, right: Array, k: int) -> Array:
+    """How likely the k highest are all wrong."""
+    missed = np.ones(wrong.shape)
+    for place in range(k):
+        missed *= np.clip(wrong - place, 0, None) / np.maximum(wrong + right - place, 1)
+    return missed
+
+
+# --- Of the queries of a gallery ----------------------------------------------------------------
 
 
 def recall(found: Standings, k: int, tie: Tie) -> Array:
@@ -158,8 +214,4 @@ def map_at_r_by_chance(found: Standings) -> Array:
 
 
 def recall_by_chance(found: Standings, k: int) -> Array:
-    missed = np.ones(len(found.wrong))
-    for place in range(k):
-        answers = found.wrong + found.right - place
-        missed *= np.clip(found.wrong - place, 0, None) / np.maximum(answers, 1)
-    return np.where(found.defined, 1 - missed, np.nan)
+    return np.where(found.defined, 1 - _missed(found.wrong, found.right, k), np.nan)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import numpy as np
 
 from counterpoint.cases import Block, is_classification, is_gallery
-from counterpoint.metrics import answers, chances, definitions, pooled, rankings
+from counterpoint.metrics import chances, definitions, pooled, rankings
 from counterpoint.metrics.definitions import Array, Function, Tie, flip
 from counterpoint.metrics.pooled import PairPool, Weighted
 from counterpoint.metrics.rankings import Standings
@@ -334,17 +334,17 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     *(
         Metric(name, function, chance, "higher", _few_images, main=True, questions=True)
         for name, function, chance in (
-            ("answer_accuracy", answers.answer_accuracy, chances.answer),
-            ("question_accuracy", answers.question_accuracy, chances.question),
-            ("image_accuracy", answers.image_accuracy, chances.image),
-            ("all_answers", answers.all_answers, chances.all_answers),
+            ("answer_accuracy", definitions.answer_accuracy, chances.answer),
+            ("question_accuracy", definitions.question_accuracy, chances.question),
+            ("image_accuracy", definitions.image_accuracy, chances.image),
+            ("all_answers", definitions.all_answers, chances.all_answers),
         )
     ),
     *(
         Metric(
             f"recall@{k}",
-            definitions.recall_at(k),
-            chances.recall(k),
+            rankings.recall_at(k),
+            rankings.chance_of_recall(k),
             "higher",
             _captions_only,
             asked_by=_several_negatives,
@@ -354,7 +354,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     *(
         Metric(
             name,
-            definitions.mean_rank,
+            rankings.mean_rank,
             chance,
             "lower",
             _captions_only,
@@ -362,7 +362,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
             median=chance is None,
             asked_by=_several_negatives,
         )
-        for name, chance in (("mean_rank", chances.mean_rank), ("median_rank", None))
+        for name, chance in (("mean_rank", rankings.chance_of_mean_rank), ("median_rank", None))
     ),
     *(
         QueryMetric(f"image_to_text_recall@{k}", "images", k, _retrieval, main=k < 10)

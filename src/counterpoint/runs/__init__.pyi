@@ -8,6 +8,12 @@ from .folders import (
     read_manifest as read_manifest,
     refuse_other as refuse_other,
 )
+from .outcomes import (
+    NO_OUTCOME as NO_OUTCOME,
+    OUTCOMES as OUTCOMES,
+    case_outcomes as case_outcomes,
+    outcome_of_one as outcome_of_one,
+)
 from .part import Part as Part, TrainedOn as TrainedOn, paired_rows as paired_rows
 from .results import (
     Measured as Measured,

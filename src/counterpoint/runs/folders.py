@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -139,11 +138,7 @@ def refuse_other(folder: Path, asked: Question, *, overwrite: bool = False) -> N
 
 def _describe(part: Part) -> dict[str, Any]:
     return {
-        "protocol": {
-            **asdict(part.protocol),
-            "exclude": sorted(part.protocol.exclude),
-            "skip": sorted(part.protocol.skip),
-        },
+        "protocol": part.protocol.plain(),
         "cases": len(part.cases) + len(part.left_out),
         "scored": len(part.cases),
         "pairs": len(part.scores),
@@ -274,19 +269,11 @@ def _unused(column: pl.Series) -> bool:
 
 
 def _part(name: str, about: dict[str, Any], cases: Cases, scores: np.ndarray) -> Part:
-    protocol = about["protocol"]
     return Part(
         name,
         cases,
         scores,
-        Protocol(
-            **{
-                **protocol,
-                "exclude": frozenset(protocol["exclude"]),
-                "skip": frozenset(protocol.get("skip", ())),  # not in the first runs
-                "averages": tuple(protocol["averages"]),
-            }
-        ),
+        Protocol.read(about["protocol"]),
         _as_pairs(about["left_out"]),
         about["cut_captions"],
         about["data_hash"],

@@ -26,8 +26,8 @@ from counterpoint.generation.inputs import SourceCaption
 from counterpoint.images import Picture, scheme_of, world_reference
 from counterpoint.metrics import changed_words
 from counterpoint.models import load_model
+from counterpoint.runs import outcome_of_one
 from counterpoint.scoring import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
-from counterpoint.studio.browse.index import outcome_of_one
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.pages import held_picture
 from counterpoint.studio.browse.views import HeatCell, digits_for, shades_of, spoken, written

@@ -18,100 +18,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from counterpoint.cases import Block, is_gallery
-from counterpoint.metrics import (
-    ALL,
-    METRICS,
-    Metric,
-    Tie,
-    all_answers,
-    augmented_accuracy,
-    brittleness,
-    group,
-    image_to_text,
-    text_only_accuracy,
-    tied as is_tied,
-)
-from counterpoint.runs import Part, members_in
+from counterpoint.cases import is_gallery
+from counterpoint.metrics import ALL, METRICS, Metric
+from counterpoint.runs import OUTCOMES, Part, case_outcomes, members_in
 from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import whole_number
-
-# --- the outcome of each case -------------------------------------------------------------------
-#
-# Of one image:
-#
-# - right: every positive is above every negative;
-# - tied: some positive equals the best negative;
-# - brittle: some positives are above the best negative, others below;
-# - wrong: the best negative is above all positives.
-#
-# Of several images, or texts in their place:
-#
-# - right: every image prefers its captions and every caption its images (texts: as
-#   `text_only_accuracy` has it; questions: as `all_answers` has it);
-# - tied: it would be right if equal scores counted as above;
-# - brittle: some image with two positives or more is brittle, as above (never with questions);
-# - wrong: anything else.
-#
-# Equal scores are never right here, whatever the protocol does with them: they are an outcome of
-# their own. A gallery (retrieval, classification) has many queries and no outcome.
-
-
-OUTCOMES: Final = ("right", "brittle", "wrong", "tied")
-NONE: Final = "gallery"
-_CODES: Final = {name: code for code, name in enumerate((*OUTCOMES, NONE))}
-
-
-def name_of(code: int) -> str:
-    return (*OUTCOMES, NONE)[code]
-
-
-def code_of(outcome: str) -> int:
-    return _CODES[outcome]
-
-
-def outcomes_of(part: Part) -> np.ndarray:
-    """The code of every case's outcome (uint8)."""
-    found = np.full(len(part.cases), _CODES[NONE], dtype=np.uint8)
-    for block in part.cases.blocks():
-        if not is_gallery(*block.truth.shape[1:]):
-            scores = part.cases.scores_of(block, part.scores)
-            found[block.rows] = _block_outcomes(block, scores)
-    return found
-
-
-def _block_outcomes(block: Block, scores: np.ndarray) -> np.ndarray:
-    truth = block.truth
-    if block.texts:
-        of_texts = text_only_accuracy if truth.shape[1:] == (2, 3) else image_to_text
-        right, lenient = (of_texts(scores, truth, t) for t in _POLICIES)
-        tied = lenient > 0
-    elif block.questions:
-        right, lenient = (all_answers(scores, truth, t) for t in _POLICIES)
-        tied = lenient > 0
-    elif truth.shape[1] == 1:
-        right = augmented_accuracy(scores, truth)
-        tied = is_tied(scores, truth) > 0
-    else:
-        right, lenient = (group(scores, truth, t) for t in _POLICIES)
-        tied = lenient > 0
-    several = (truth.sum(axis=2) > 1).any(axis=1)
-    brittle = several & (np.nan_to_num(brittleness(scores, truth)) > 0)
-    chosen = [right > 0, tied, brittle & (not block.texts and not block.questions)]
-    names = [_CODES[name] for name in ("right", "tied", "brittle")]
-    return np.select(chosen, names, _CODES["wrong"]).astype(np.uint8)
-
-
-_POLICIES: Final[tuple[Tie, Tie]] = ("wrong", "right")
-
-
-def outcome_of_one(scores: np.ndarray, truth: np.ndarray) -> str:
-    """The outcome of one image and its captions, flat; empty where no caption is false."""
-    if truth.all():
-        return ""
-    block = Block(np.zeros(1, dtype=np.int64), truth[None, None])
-    return name_of(int(_block_outcomes(block, scores[None, None])[0]))
-
 
 BETWEEN: Final = "\n"  # captions of one case in the searched text
 _WORDS: Final = 12  # of a search
@@ -135,7 +46,7 @@ class Index:
 
     @property
     def right(self) -> np.ndarray:
-        return np.asarray(self.outcomes == code_of("right"))
+        return np.asarray(self.outcomes == "right")
 
     def bytes(self) -> int:
         frame = self.part.cases.frame.estimated_size() + self.text.estimated_size()
@@ -208,7 +119,7 @@ def make_index(model: str, part: Part) -> Index:
     return Index(
         model,
         part,
-        outcomes_of(part),
+        case_outcomes(part),
         groups,
         members[ALL],
         text.str.to_lowercase(),
@@ -311,9 +222,8 @@ def disagreeing(index: Index, other: Index, differ: str) -> np.ndarray:
 
 def by_outcome(rows: np.ndarray, index: Index) -> dict[str, int]:
     """How many of the rows have each outcome."""
-    counts = np.bincount(index.outcomes[rows], minlength=len(OUTCOMES))
-    return {name: int(counts[code_of(name)]) for name in OUTCOMES}
+    return {name: int((index.outcomes[rows] == name).sum()) for name in OUTCOMES}
 
 
 def with_outcome(rows: np.ndarray, index: Index, outcome: str) -> np.ndarray:
-    return rows[index.outcomes[rows] == code_of(outcome)] if outcome else rows
+    return rows[index.outcomes[rows] == outcome] if outcome else rows

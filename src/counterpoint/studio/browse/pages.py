@@ -24,7 +24,6 @@ from counterpoint.studio.browse.index import (
     Index,
     by_outcome,
     chosen_rows,
-    name_of,
     read_filter,
     with_outcome,
 )
@@ -147,7 +146,7 @@ def case_context(library: Library, asked: Filter, case_id: str, image: str) -> d
         "run": run,
         "case_id": case_id,
         "row": row,
-        "outcome": name_of(index.outcomes[row]),
+        "outcome": str(index.outcomes[row]),
         **_neighbours(library, filter, index, row),
     }
     if is_large(index, row):

@@ -25,7 +25,7 @@ from counterpoint.metrics import (
     intervals_note,
 )
 from counterpoint.runs import Row, part_size, percent
-from counterpoint.studio.browse.index import Index, name_of
+from counterpoint.studio.browse.index import Index
 from counterpoint.studio.browse.library import Library, Listed
 from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import url
@@ -95,7 +95,7 @@ def case_view(run: Listed, index: Index, row: int) -> CaseView:
     return CaseView(
         row,
         index.part.cases.ids[row],
-        name_of(index.outcomes[row]),
+        str(index.outcomes[row]),
         tuple(start.groups),
         image_views(run, index, row, start),
         caption_views(start),
@@ -223,7 +223,7 @@ def written(score: float, digits: int) -> str:
 
 
 def matrix(run: Listed, index: Index, row: int) -> Matrix:
-    return Matrix(run, name_of(index.outcomes[row]), cells_of(index, row))
+    return Matrix(run, str(index.outcomes[row]), cells_of(index, row))
 
 
 @dataclass(frozen=True, slots=True)

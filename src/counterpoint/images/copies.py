@@ -1,13 +1,16 @@
-"""The look of a photograph: the same for its copies in another size, shape or quality.
+"""Whether two photographs are one: by what they are called, or by their looks.
 
-An image is made gray and 16 x 16 pixels large, whatever its shape was. Two images look the same if
-these pixels correlate by 0.99 or more. Of 145 photographs of COCO the copies that were squeezed,
-enlarged, halved or saved at a JPEG quality of 30 correlate by 0.997 at least; of 26 million pairs
-of different photographs the nearest correlate by 0.968. A crop by 2 % at each side is not found.
+The look is the same for copies in another size, shape or quality. An image is made gray and
+16 x 16 pixels large, whatever its shape was. Two images look the same if these pixels correlate by
+0.99 or more. Of 145 photographs of COCO the copies that were squeezed, enlarged, halved or saved at
+a JPEG quality of 30 correlate by 0.997 at least; of 26 million pairs of different photographs the
+nearest correlate by 0.968. A crop by 2 % at each side is not found.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,6 +20,8 @@ from PIL import Image
 from counterpoint._util.store import Store, digest
 from counterpoint.images.pictures import Picture
 
+_COCO: Final = re.compile(r"(?:^|[/#_])(\d{12})\.\w+$")
+_FLICKR: Final = re.compile(r"(?:^|[/#])(\d{8,11})(?:_[0-9a-f]{8,})?\.\w+$")
 SAME_LOOK: Final = 0.99
 _SIDE: Final = 16
 LOOK: Final = _SIDE * _SIDE  # numbers
@@ -62,3 +67,18 @@ def _standard(looks: np.ndarray) -> np.ndarray:
     centred = looks.astype(np.float32) - looks.mean(1, dtype=np.float32, keepdims=True)
     found: np.ndarray = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     return found
+
+
+def photograph_id(path: str) -> str | None:
+    """The number that COCO or Flickr has given a photograph, if its name has one."""
+    for kind, pattern in (("COCO", _COCO), ("Flickr", _FLICKR)):
+        if match := pattern.search(path):
+            return f"{kind} {int(match[1])}"
+    return None
+
+
+def photograph_names(picture: Picture) -> list[str]:
+    """Its path, and its number at COCO or Flickr if it has one."""
+    number = photograph_id(picture.ref.path)
+    where = os.path.abspath(os.path.join(picture.root or ".", picture.ref.path))  # noqa: PTH100, PTH118
+    return [where, *([number] if number else [])]
