@@ -21,8 +21,8 @@ import polars as pl
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.generation.pairs import SCHEMA, write_pairs
+from counterpoint.generation.refinement import RefineSettings, refine
 from counterpoint.generation.refinement.negatives import BINS, ZERO_BINS, balanced
-from counterpoint.generation.refinement.refining import RefineSettings, refine
 from counterpoint.scoring.kinds import Work
 
 PIECE = 50_000

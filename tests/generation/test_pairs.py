@@ -85,13 +85,10 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(pl.concat(read_pairs(path))) == 1
 
 
-def test_a_file_of_before_there_were_doubts_is_read(tmp_path: Path) -> None:
+def test_the_doubt_of_a_positive_is_kept(tmp_path: Path) -> None:
     pair = PAIR._replace(kind="positive", doubt="narrower")
     write_pairs(tmp_path / "p.parquet", [tabulate([pair])], {})
     assert pl.concat(read_pairs(tmp_path / "p.parquet"))["doubt"].to_list() == ["narrower"]
-    pl.read_parquet(tmp_path / "p.parquet").drop("doubt").write_parquet(tmp_path / "old.parquet")
-    table = pl.concat(read_pairs(tmp_path / "old.parquet"))
-    assert (table.schema, table["doubt"].to_list()) == (SCHEMA, [""])
 
 
 def test_what_is_known_only_at_the_end_is_said_then(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.generation.pairs import SENTENCE, Pair, read_about, tabulate, write_pairs
-from counterpoint.generation.refinement import refining
+from counterpoint.generation.refinement import Refined, RefineSettings, refine, refining
 from counterpoint.generation.refinement.negatives import random_keys
-from counterpoint.generation.refinement.refining import Refined, RefineSettings, refine
 from counterpoint.generation.refinement.scores import (
     ModelScores,
     parse_blind_model,

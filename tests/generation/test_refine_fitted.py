@@ -13,9 +13,8 @@ from test_refine import Bench, pair, read, write
 
 from counterpoint._util.progress import Quiet
 from counterpoint.generation.pairs import Pair, read_about
-from counterpoint.generation.refinement import rounds
+from counterpoint.generation.refinement import BlindResult, Refined, RefineSettings, rounds
 from counterpoint.generation.refinement.negatives import Negatives, gather, pieces
-from counterpoint.generation.refinement.refining import BlindResult, Refined, RefineSettings
 from counterpoint.models.blind import FITTED, Differences
 
 WORDS = [f"word{n}" for n in range(40)]

@@ -16,7 +16,7 @@ out, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
 from pathlib import Path
 from typing import Final
@@ -40,8 +40,6 @@ from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import GRAPH_METHODS, Draft
 from counterpoint.generation.run import Generated, with_counts
-
-ImagePath = Callable[[str], str]  # from an image's id
 
 SHARE: Final = 4  # each side of an object is at least 1/4 of the image's side
 # "Next to" holds both ways, and so, as far as one can tell, does "sitting next to". "Covered by"
@@ -131,20 +129,16 @@ def _drafts(
 
 
 def relation_pairs(
-    graphs: Iterable[Graph],
-    left_out: Counter[str],
-    *,
-    image_path: ImagePath = "{}.jpg".format,
-    symmetric: Callable[[str], bool] = SYMMETRIC.__contains__,
+    graphs: Iterable[Graph], left_out: Counter[str]
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     """True captions "the X is REL the Y", each with the negative that swaps X and Y.
 
-    `image_path` makes a path of an image's id. A source's id is `IMAGE/RELATION`.
+    A source's id is `IMAGE/RELATION`.
     """
     for graph in graphs:
         said: set[str] = set()
         for relation in graph.relations:
-            if reason := _unfit_relation(graph, relation, symmetric):
+            if reason := _unfit_relation(graph, relation):
                 left_out[reason] += 1
                 continue
             one, two = graph.objects[relation.subject], graph.objects[relation.object]
@@ -154,7 +148,7 @@ def relation_pairs(
                 left_out["said before of this image"] += 1
                 continue
             said.add(caption)
-            image = ImageRef(image_path(graph.image), _around(graph, one, two))
+            image = ImageRef(f"{graph.image}.jpg", _around(graph, one, two))
             negative = Draft(f"the {two.name} is {name} the {one.name}", "swap", "rel")
             yield SourceCaption(f"{graph.image}/{relation.id}", image, caption), negative
 
@@ -164,7 +158,6 @@ def attribution_pairs(
     left_out: Counter[str],
     *,
     kind: Kind = "negative",
-    image_path: ImagePath = "{}.jpg".format,
     limit: int = 1,
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     """True captions "the A1 O1 and the A2 O2", each with one text.
@@ -182,7 +175,7 @@ def attribution_pairs(
             if not chosen:
                 left_out[reason or "each attribute is true of both, or may be"] += 1
                 continue
-            image = ImageRef(image_path(graph.image), _around(graph, one, two))
+            image = ImageRef(f"{graph.image}.jpg", _around(graph, one, two))
             for place, (a1, a2) in enumerate(chosen):
                 caption = f"the {a1} {one.name} and the {a2} {two.name}"
                 reverse = f"the {a2} {two.name} and the {a1} {one.name}"
@@ -202,7 +195,7 @@ def _after_is(relation: str) -> str:
     return rest if first in _COPULAS else relation
 
 
-def _unfit_relation(graph: Graph, relation: Relation, symmetric: Callable[[str], bool]) -> str:
+def _unfit_relation(graph: Graph, relation: Relation) -> str:
     one, two = graph.objects.get(relation.subject), graph.objects.get(relation.object)
     name = _after_is(relation.name)
     first = name.partition(" ")[0]
@@ -210,7 +203,7 @@ def _unfit_relation(graph: Graph, relation: Relation, symmetric: Callable[[str],
         return "the relation names an object that is not in the graph"
     if not name:
         return "the relation has no name"
-    if symmetric(name):
+    if name in SYMMETRIC:
         return "a symmetric relation"
     if first in _BARE_VERBS or (first.endswith("s") and first not in _NO_VERBS):
         return "the relation is a finite verb, which does not go after 'is'"

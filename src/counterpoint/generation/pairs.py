@@ -212,16 +212,14 @@ def count_pairs(path: Path) -> int:
 
 def _frames(path: Path, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
     there = parquet_columns(path)
-    missing = [name for name in SCHEMA if name not in there and name != "doubt"]
+    missing = [name for name in SCHEMA if name not in there]
     if missing:
         raise DataError(
             "E-COLUMN-MISSING",
             f"{path}: not a pairs file of `counterpoint generate`: "
             f"the column {missing[0]!r} is missing.",
         )
-    for frame in parquet_frames(path, rows=_ROWS, columns=[n for n in columns if n in there]):
-        # Files from before the column "doubt" existed do not have it.
-        yield frame if "doubt" in there else frame.with_columns(doubt=pl.lit(""))
+    yield from parquet_frames(path, rows=_ROWS, columns=list(columns))
 
 
 def _check(frame: pl.DataFrame, path: Path, start: int) -> None:

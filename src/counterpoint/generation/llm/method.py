@@ -70,22 +70,6 @@ class CostEstimate(NamedTuple):
     cost: float | None
 
 
-def estimate(template: Template, captions: Sequence[str]) -> CostEstimate:
-    asked = [caption for caption in captions if why_not(template, caption) is None]
-    tokens_in, tokens_out = 0.0, 0.0
-    characters = sum(map(len, asked))
-    for step in template.steps:
-        fixed, repeats = _prompt_characters(step)
-        tokens_in += _FRAME * len(asked) * (2 * len(step.shots) + 1)
-        tokens_in += (fixed * len(asked) + characters) / _CHARACTERS
-        tokens_out += (_extra(step) * len(asked) + repeats * characters) / _CHARACTERS
-    price = read_price("llm")
-    cost = None
-    if price is not None:
-        cost = (tokens_in * price[0] + tokens_out * price[1]) / 1e6
-    return CostEstimate(len(asked) * len(template.steps), round(tokens_in), round(tokens_out), cost)
-
-
 def _prompt_characters(step: Step) -> tuple[int, bool]:
     """The length of a prompt without the caption, and whether the answer repeats the caption."""
     example = max((shot.chosen for shot in step.shots), key=len, default="")
@@ -99,25 +83,6 @@ def _extra(step: Step) -> float:
     if step.answer in _REPEATING:
         return fmean([len(shot.answer) - len(shot.caption) for shot in shots] or [0])
     return fmean([len(shot.answer) for shot in shots] or [0])
-
-
-def preview(template: Template, caption: str) -> Iterator[str]:
-    """One prompt per step, as it would be sent; what depends on an answer is in angle brackets."""
-    if reason := why_not(template, caption):
-        yield f"# {template.name}: nothing is asked about {quotable(caption)!r:.80}: {reason}"
-        return
-    values = {"caption": caption}
-    for number, step in enumerate(template.steps, 1):
-        head = (
-            f"# {template.name} {template.version}, step {number} of {len(template.steps)}: "
-            f"{step.name}, temperature {step.temperature:g}, at most {step.max_tokens} tokens"
-        )
-        turns = [f"[{m['role']}]\n{m['content']}" for m in messages(step, values)]
-        yield "\n".join([head, *turns])
-        if step.answer == "list":
-            values["chosen"] = _CHOSEN.format(step.name)
-        elif step.answer == "concept":
-            values["new"] = _NEW.format(step.name)
 
 
 @dataclass(slots=True)
@@ -171,12 +136,43 @@ class ChatMethod:
 
     def estimate(self, captions: Sequence[str]) -> CostEstimate:
         """An upper bound for these captions. Stored answers are not subtracted."""
-        return estimate(self.template, captions)
+        asked = [caption for caption in captions if why_not(self.template, caption) is None]
+        tokens_in, tokens_out = 0.0, 0.0
+        characters = sum(map(len, asked))
+        for step in self.template.steps:
+            fixed, repeats = _prompt_characters(step)
+            tokens_in += _FRAME * len(asked) * (2 * len(step.shots) + 1)
+            tokens_in += (fixed * len(asked) + characters) / _CHARACTERS
+            tokens_out += (_extra(step) * len(asked) + repeats * characters) / _CHARACTERS
+        price = read_price("llm")
+        cost = price and (tokens_in * price[0] + tokens_out * price[1]) / 1e6
+        return CostEstimate(
+            len(asked) * len(self.template.steps), round(tokens_in), round(tokens_out), cost
+        )
 
     def dry_run(self, captions: Sequence[str], limit: int) -> Iterator[str]:
         """The prompts of the first `limit` captions, as they would be sent."""
         for caption in captions[:limit]:
-            yield from preview(self.template, caption)
+            yield from self._prompts(caption)
+
+    def _prompts(self, caption: str) -> Iterator[str]:
+        """One prompt per step; what depends on an answer is in angle brackets."""
+        template = self.template
+        if reason := why_not(template, caption):
+            yield f"# {template.name}: nothing is asked about {quotable(caption)!r:.80}: {reason}"
+            return
+        values = {"caption": caption}
+        for number, step in enumerate(template.steps, 1):
+            head = (
+                f"# {template.name} {template.version}, step {number} of {len(template.steps)}: "
+                f"{step.name}, temperature {step.temperature:g}, at most {step.max_tokens} tokens"
+            )
+            turns = [f"[{m['role']}]\n{m['content']}" for m in messages(step, values)]
+            yield "\n".join([head, *turns])
+            if step.answer == "list":
+                values["chosen"] = _CHOSEN.format(step.name)
+            elif step.answer == "concept":
+                values["new"] = _NEW.format(step.name)
 
     def _ask(self, step: Step, number: int, works: Sequence[_Work], progress: Progress) -> None:
         if not works:

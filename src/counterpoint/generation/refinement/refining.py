@@ -16,11 +16,7 @@ from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Progress
 from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
 from counterpoint.generation.refinement.negatives import (
-    BINS,
-    BY,
-    ZERO_BINS,
     Negatives,
-    Scale,
     balanced,
     changed,
     gather,
@@ -34,6 +30,7 @@ from counterpoint.generation.refinement.negatives import (
 )
 from counterpoint.generation.refinement.rounds import (
     FittedScores,
+    RefineSettings,
     Round,
     accuracy,
     refine_in_rounds,
@@ -58,7 +55,6 @@ from counterpoint.scoring import Work
 
 TARGET: Final = 0.5
 WITHIN: Final = 0.01  # of the target: reached
-GOAL: Final = 0.55  # of models that are fitted to the pairs
 Use = Literal["balanced", "selected", "watched"]
 
 
@@ -125,25 +121,6 @@ def _row(
         reached=reached,
         fitted=goal is not None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RefineSettings:
-    """How to refine. Blind models are named as in scores.py."""
-
-    blind: tuple[str, ...]  # balanced against
-    watch: tuple[str, ...] = ()  # only reported
-    select: tuple[str, ...] = ()  # used for `top`; else the blind ones
-    top: float | None = None
-    balance: bool = True
-    bins: int = BINS
-    zero_bins: int = ZERO_BINS
-    scale: Scale = "max"  # of gaps that are not of probabilities
-    by: tuple[str, ...] = BY
-    seed: int = 0
-    unique: bool = False  # every text once, and none that is a caption of the file
-    sentences: bool = False  # no question, and no text without a final mark
-    goal: float = GOAL  # the most that a fresh fit of a fitted model may find, in every group
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,9 @@ import polars as pl
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import shown
 from counterpoint.generation.refinement.negatives import (
+    BINS,
+    BY,
+    ZERO_BINS,
     Negatives,
     Scale,
     balanced,
@@ -35,6 +38,26 @@ FEWEST: Final = 0.1  # of a group's pairs: if fewer are left, the group cannot b
 _PIECE: Final = 20_000
 _WORDS: Final = 2  # that are named as giving a group away
 _TELLING: Final = 0.1  # of the pairs at least
+GOAL: Final = 0.55  # of models that are fitted to the pairs
+
+
+@dataclass(frozen=True, slots=True)
+class RefineSettings:
+    """How to refine. Blind models are named as in scores.py."""
+
+    blind: tuple[str, ...]  # balanced against
+    watch: tuple[str, ...] = ()  # only reported
+    select: tuple[str, ...] = ()  # used for `top`; else the blind ones
+    top: float | None = None
+    balance: bool = True
+    bins: int = BINS
+    zero_bins: int = ZERO_BINS
+    scale: Scale = "max"  # of gaps that are not of probabilities
+    by: tuple[str, ...] = BY
+    seed: int = 0
+    unique: bool = False  # every text once, and none that is a caption of the file
+    sentences: bool = False  # no question, and no text without a final mark
+    goal: float = GOAL  # the most that a fresh fit of a fitted model may find, in every group
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +110,7 @@ def refine_in_rounds(
     static: np.ndarray,
     candidates: np.ndarray,
     negatives: Negatives,
-    settings: RoundSettings,
+    settings: RefineSettings,
     progress: Progress,
 ) -> tuple[np.ndarray, list[Round], dict[str, np.ndarray]]:
     """Which candidates are kept, what each round found, and the gaps of the last, fresh fit.
@@ -123,21 +146,6 @@ def refine_in_rounds(
         kept[kept] = stay
     advance(ROUNDS + 1 - len(rounds))
     return kept, rounds, gaps
-
-
-class RoundSettings(Protocol):
-    """What rounds need to know of the settings of a refinement."""
-
-    @property
-    def goal(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def scale(self) -> Scale: ...
-    @property
-    def bins(self) -> int: ...
-    @property
-    def zero_bins(self) -> int: ...
 
 
 def _above(
