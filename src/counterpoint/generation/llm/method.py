@@ -145,7 +145,7 @@ class ChatMethod:
             tokens_in += (fixed * len(asked) + characters) / _CHARACTERS
             tokens_out += (_extra(step) * len(asked) + repeats * characters) / _CHARACTERS
         price = read_price("llm")
-        cost = price and (tokens_in * price[0] + tokens_out * price[1]) / 1e6
+        cost = None if price is None else (tokens_in * price[0] + tokens_out * price[1]) / 1e6
         return CostEstimate(
             len(asked) * len(self.template.steps), round(tokens_in), round(tokens_out), cost
         )
