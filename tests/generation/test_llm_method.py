@@ -16,6 +16,7 @@ from pathlib import Path
 import llm_server
 import pytest
 from api_server import KEY, Endpoint, Server, serve
+from api_support import without_pauses
 from errors import raises
 from llm_server import MARK, Asked
 from typer.testing import CliRunner
@@ -46,19 +47,13 @@ def server() -> Iterator[Server]:
 def endpoint(
     server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Endpoint:
+    without_pauses(monkeypatch)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
     for name in ("CONCURRENCY", "TIMEOUT", "PRICE"):
         monkeypatch.delenv(f"COUNTERPOINT_API_{name}", raising=False)
     return server.new_endpoint()
-
-
-class Pauses(list[float]):
-    """Waits for nothing, and remembers how long it should have."""
-
-    async def __call__(self, seconds: float) -> None:
-        self.append(seconds)
 
 
 class Counting:
@@ -79,10 +74,9 @@ def make(
     seeds: list[int] | None = None,
     *,
     model: str = "m",
-    pauses: Pauses | None = None,
 ) -> list[Draft | Rejection]:
     seeds = SEEDS[: len(captions)] if seeds is None else seeds
-    with ChatModel(model, pause=Pauses() if pauses is None else pauses) as served:
+    with ChatModel(model) as served:
         made = ChatMethod(name, served).make(captions, seeds, Quiet())
     assert all(len(each) == 1 for each in made)
     return [each for [each] in made]
@@ -335,26 +329,16 @@ def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty", "reset"])
 def test_a_passing_fault_is_tried_again(endpoint: Endpoint, fault: str) -> None:
     expected = make("llm/replace-obj", CAPTIONS[:4])
-    pauses = Pauses()
     endpoint.faults.extend([fault] * 2)
-    assert make("llm/replace-obj", CAPTIONS[4:8], SEEDS[:4], pauses=pauses) != expected
-    assert len(pauses) == 2 and endpoint.answered == 24
+    assert make("llm/replace-obj", CAPTIONS[4:8], SEEDS[:4]) != expected
+    assert not endpoint.faults and endpoint.answered == 24
 
 
 @pytest.mark.slow
 def test_a_timeout_is_tried_again(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "1")
-    pauses = Pauses()
     endpoint.faults.append("slow")
-    assert why(make("llm/swap-obj", CAPTIONS[:1], pauses=pauses)) == {"": 1}
-    assert len(pauses) == 1
-
-
-def test_a_server_says_how_long_to_wait(endpoint: Endpoint) -> None:
-    pauses = Pauses()
-    endpoint.faults.extend(["429 7"])
-    make("llm/swap-obj", CAPTIONS[:1], pauses=pauses)
-    assert len(pauses) == 1 and 7 <= pauses[0] <= 7.7
+    assert why(make("llm/swap-obj", CAPTIONS[:1])) == {"": 1}
 
 
 @pytest.mark.slow
@@ -407,11 +391,9 @@ def test_a_server_that_resets_is_one_sentence(
         thread = threading.Thread(target=reset)
         thread.start()
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-        pauses = Pauses()
         with raises("E-ENDPOINT-FAILED"):
-            make("llm/swap-obj", pauses=pauses)
-        thread.join()
-    assert len(pauses) == 2
+            make("llm/swap-obj")
+        thread.join()  # after three attempts
 
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])

@@ -230,11 +230,10 @@ def test_other_kinds_and_options_are_refused() -> None:
         reranker(3, pair=Reader())
     with raises("E-MODEL-UNSUITABLE", "towers"):
         Reranker(Member("towers", Judge()), Member("judge", Judge()))
-    with raises("E-OPTION-INVALID"):
-        reranker(0)
-    with raises("E-OPTION-INVALID"):
-        reranker(3, "left")
-    for id in ("rerank:world:base", "rerank:random+random+random", "rerank:random+random?k=many"):
+    for option in ("k=0", "k=many", "k=3&side=left"):
+        with raises("E-OPTION-INVALID"):
+            load_model(f"rerank:random+random?{option}")
+    for id in ("rerank:world:base", "rerank:random+random+random"):
         with raises("E-MODEL-ID-INVALID", id):
             load_model(id)
     assert reranker(3).fingerprint != reranker(4).fingerprint != reranker(4, "images").fingerprint

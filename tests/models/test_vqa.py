@@ -17,6 +17,7 @@ import torch
 import transformers
 from engine_support import build
 from errors import raises
+from hf_models import quiet
 from models_for_tests import choice, is_sentence, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -30,9 +31,7 @@ from counterpoint.models import bounded
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.vqa import adapter
 from counterpoint.models.vqa.adapter import Generative, load, load_lm
-from counterpoint.models.vqa.loading import quiet
-from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION
-from counterpoint.models.vqa.scores import TemplateSpread, yes_and_no
+from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION, TemplateSpread, yes_and_no
 from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow
@@ -582,11 +581,11 @@ def test_a_folder_that_is_not_there(family, where):
 def test_templates_that_cannot_be_used(folders):
     folder = folders["llava"]
     assert "{caption}" in refusal("vqa", f"{folder}?template=Is it?", "E-OPTION-INVALID")
-    refusal("vqa", f"{folder}?question=Is it {{caption}}?", "E-OPTION-INVALID")
+    refusal("vqa", f"{folder}?question=Is it {{caption}}?", "E-OPTION-UNKNOWN")
     refusal("vqa", f"{folder}?template=", "E-OPTION-INVALID")
     refusal("vqa", f"{folder}?templates=/no/such/file", "E-OPTION-INVALID")
-    refusal("lm", f"{folder}?templates=/no/such/file", "E-OPTION-INVALID")
-    refusal("lm", f"{folder}?template=a {{caption}}", "E-OPTION-INVALID")
+    refusal("lm", f"{folder}?templates=/no/such/file", "E-OPTION-UNKNOWN")
+    refusal("lm", f"{folder}?template=a {{caption}}", "E-OPTION-UNKNOWN")
     assert "{caption}" in refusal("lm", f"{folder}?prompt=a {{caption}}", "E-OPTION-INVALID")
 
 
@@ -617,7 +616,7 @@ def test_weights_that_are_missing_are_not_made_up(folders, tmp_path):
     weights = load_file(folder / "model.safetensors")
     del weights[next(name for name in sorted(weights) if "q_proj" in name)]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    assert "1 weights are missing" in refusal("vqa", folder, "E-WEIGHTS-MISSING")
+    assert "lack 1 tensors" in refusal("vqa", folder, "E-WEIGHTS-MISSING")
 
 
 def test_a_chat_template_that_fails(tmp_path):
@@ -629,6 +628,7 @@ def test_a_chat_template_that_fails(tmp_path):
 
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "counterpoint.models.vqa.loading")
+    for name in ("hf.loading", "vqa.loading"):
+        monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
     with raises("E-EXTRA-MISSING", "vlm"):
         import_module("counterpoint.models.vqa.loading")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 from collections.abc import Iterator
@@ -36,21 +35,20 @@ def endpoint(server: Server, local_network: None, monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(variable)
     # Certificates take a tenth of a second to read, and here nobody needs any.
     monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: CONTEXT)
+    without_pauses(monkeypatch)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     return server.new_endpoint()
 
 
-class Pauses(list[float]):
-    """Waits that are noted down and not waited for."""
-
-    async def __call__(self, seconds: float) -> None:
-        self.append(seconds)
-        await asyncio.sleep(0)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked again is asked at once."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.0)
+    monkeypatch.setattr("counterpoint.models.api.client.PAUSE", 0.0)
 
 
-def load(rest: str, pause: Pauses | None = None) -> ApiYes | ApiChoice:
-    return family.load(rest, LoadOptions(), Pauses() if pause is None else pause)
+def load(rest: str) -> ApiYes | ApiChoice:
+    return family.load(rest, LoadOptions())
 
 
 def pair(shown: str, caption: str) -> float:

@@ -32,7 +32,7 @@ from counterpoint.models.detector.adapter import (
     save,
 )
 from counterpoint.models.hub import guarded
-from counterpoint.models.openclip.folders import ABOUT
+from counterpoint.models.openclip import ABOUT
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training.building import TrainingRun, build as build_run
 from counterpoint.training.checkpoints import (

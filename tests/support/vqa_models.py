@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
+from hf_models import quiet
 from PIL import Image
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.images.pictures import Picture
-from counterpoint.models.vqa.loading import quiet
 
 CAPTIONS = [
     "a dog",

@@ -16,7 +16,7 @@ from errors import raises
 from open_clip_models import WEIGHTS, load, save_model
 from training import one_thread, run_small, small_recipe, written
 
-from counterpoint.models.openclip.folders import fill_folder
+from counterpoint.models.openclip import fill_folder
 from counterpoint.training import loop
 from counterpoint.training.checkpoints import RECIPE
 
@@ -28,7 +28,7 @@ _SAVE = """
 import sys
 from pathlib import Path
 from open_clip_models import load
-from counterpoint.models.openclip.folders import fill_folder
+from counterpoint.models.openclip import fill_folder
 start, out = map(Path, sys.argv[1:])
 model = load(start)
 out.mkdir()

@@ -19,7 +19,6 @@ from counterpoint.models import hub
 from counterpoint.models.blind.text import _no_stderr
 from counterpoint.models.hf.loading import bars
 from counterpoint.models.torch_models import quiet
-from counterpoint.models.vqa.loading import quiet as quiet_vqa
 
 Change = Callable[[], AbstractContextManager[object]]
 
@@ -77,8 +76,8 @@ def test_loads_of_two_threads_leave_the_hub_as_it_was(silent_hub):
     assert end == before and end[3] is False
 
 
-@pytest.mark.parametrize("second", [quiet, quiet_vqa, without_warnings])
-@pytest.mark.parametrize("first", [quiet, quiet_vqa, without_warnings])
+@pytest.mark.parametrize("second", [quiet, without_warnings])
+@pytest.mark.parametrize("first", [quiet, without_warnings])
 def test_silence_of_two_threads_ends_with_the_last(first, second):
     before = settings()
     both, one_left, last, end = overlapping(first, second)

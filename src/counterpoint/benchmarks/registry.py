@@ -7,21 +7,19 @@ case file, of WebDataset shards or of a table with images.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from counterpoint._util.errors import NotFoundError
-from counterpoint._util.registry import Registry, did_you_mean
+from counterpoint._util.options import Option, Value, read_options
+from counterpoint._util.registry import Registry
 from counterpoint.benchmarks.benchmark import (
     WITH_POSITIVES,
     Benchmark,
     LoadedBenchmark,
     Options,
     Size,
-    Value,
 )
 from counterpoint.benchmarks.shards import TAR, holds_shards, own_file
 from counterpoint.cases import Cases
@@ -187,23 +185,6 @@ def published_files(id: str, protocol: str = "") -> Mapping[str, Size]:
     return {file: size if isinstance(size, Size) else Size(size) for file, size in sizes.items()}
 
 
-_COMMA: Final = re.compile(r",(?=\w+=|$)")  # any other comma belongs to a value: a file's name
-
-
 def _read_options(benchmark: Benchmark, text: str) -> dict[str, Value]:
-    values = dict(benchmark.defaults)
-    for part in filter(None, _COMMA.split(text)):
-        key, _, value = part.partition("=")
-        if key not in values:
-            raise NotFoundError(
-                "E-OPTION-UNKNOWN", did_you_mean(f"option of {benchmark.id}", key, values)
-            )
-        if isinstance(values[key], str):
-            values[key] = value
-        elif value.isdecimal():
-            values[key] = int(value)
-        else:
-            raise NotFoundError(
-                "E-OPTION-INVALID", f"{benchmark.id}:{part}: {key} must be a whole number."
-            )
-    return values
+    known = {key: Option(value) for key, value in benchmark.defaults.items()}
+    return read_options(benchmark.id, text, known, ",")

@@ -4,16 +4,17 @@ from .hub import (
     hub_or_cache as hub_or_cache,
     pretrained as pretrained,
 )
-from .records import TRAINED_ON as TRAINED_ON, records_in as records_in
 from .registry import (
     DEVICES as DEVICES,
     EXAMPLES as EXAMPLES,
     FAMILIES as FAMILIES,
+    TRAINED_ON as TRAINED_ON,
     LoadOptions as LoadOptions,
     check_model as check_model,
     is_device as is_device,
     list_models as list_models,
     load_model as load_model,
+    records_in as records_in,
 )
 from .remembered import load_remembered as load_remembered
 from .torch_models import (

@@ -1,13 +1,14 @@
 """Images between a file and a tower: bytes where they are enough, floats on the device.
 
-A transform of torchvision resizes and crops, and ends with ToTensor and Normalize. Here the first
-part makes bytes, a quarter of the size, and the rest is computed on the device for a whole batch,
-by the same operations: the values are the same. A JPEG may also be decoded on a GPU, with another
-decoder than Pillow's and so with slightly other values.
+A preprocessing resizes and crops, then it scales and normalises. Here the first part makes bytes, a
+quarter of the size, and the rest is computed on the device for a whole batch, by the same
+operations: the values are the same. A JPEG may also be decoded on a GPU, with another decoder than
+Pillow's and so with slightly other values.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -35,6 +36,80 @@ _RESAMPLE: Final = {
 }
 
 
+Levels = Callable[[torch.Tensor], torch.Tensor]
+
+
+def split_preprocess(
+    whole: Callable[[Image.Image], torch.Tensor],
+    first: Callable[[Image.Image], torch.Tensor],
+    mean: Sequence[float],
+    std: Sequence[float],
+    scale: float = 1 / 255,
+) -> Levels | None:
+    """What `whole` does to an image after `first`, for bytes (n, 3, height, width) on a device;
+    None if that is more than to scale and to normalise.
+
+    Libraries do this by different operations, which round differently. Each way is tried on noise,
+    and has to give the same floats. Both parts may augment: they see the same random numbers.
+    """
+    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    try:
+        expected, given = (_seeded(part, Image.fromarray(noise)) for part in (whole, first))
+        middle, wide = (torch.as_tensor(v).float().view(1, -1, 1, 1) for v in (mean, std))
+    except Exception:  # a preprocessing of another kind, which may raise anything
+        return None
+
+    def divided(pixels: torch.Tensor) -> torch.Tensor:
+        """As torchvision. A GPU divides by a plain number with its reciprocal, which rounds."""
+        most = torch.full((1, 1, 1, 1), 255.0, device=pixels.device)
+        there = (one.to(pixels.device) for one in (middle, wide))
+        return pixels.contiguous().float().div_(most).sub_(next(there)).div_(next(there))
+
+    def unscaled(pixels: torch.Tensor) -> torch.Tensor:
+        """As the fast processors of transformers: mean and deviation are scaled, not the pixels."""
+        sub, div = (one.to(pixels.device) * (1 / scale) for one in (middle, wide))
+        return (pixels.float() - sub) / div
+
+    def multiplied(pixels: torch.Tensor) -> torch.Tensor:
+        """As its slow ones."""
+        sub, div = (one.to(pixels.device) for one in (middle, wide))
+        return (pixels.float() * scale - sub) / div
+
+    if given.dtype != torch.uint8:
+        return None
+    ways = (divided, unscaled, multiplied)
+    return next((way for way in ways if torch.equal(way(given[None])[0], expected)), None)
+
+
+def _seeded(part: Callable[[Image.Image], torch.Tensor], image: Image.Image) -> torch.Tensor:
+    before = torch.get_rng_state(), random.getstate()
+    torch.default_generator.manual_seed(0)
+    random.seed(0)
+    try:
+        return part(image)
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+
+
+def split_transform(transform: Any) -> tuple[Callable[[Image.Image], np.ndarray], Levels] | None:
+    """A `Compose` of torchvision as a part that makes bytes (height, width, 3) and `Levels`; None
+    if it does not end in a conversion to a tensor and a `Normalize`."""
+    *steps, before, last = [None, None, *getattr(transform, "transforms", [])]
+    if not (isinstance(before, ToTensor) and isinstance(last, Normalize)):
+        return None
+    begin = Compose([step for step in steps if step is not None])
+
+    def first(image: Image.Image) -> np.ndarray:
+        return np.array(begin(image))
+
+    def tensor(image: Image.Image) -> torch.Tensor:
+        return torch.from_numpy(first(image)).permute(2, 0, 1)
+
+    levels = split_preprocess(transform, tensor, last.mean, last.std)
+    return None if levels is None else (first, levels)
+
+
 class Staged(NamedTuple):
     """Prepared images as one tensor on the host, and those of files on the device."""
 
@@ -49,18 +124,11 @@ class TowerPixels:
 
     def __init__(self, transform: Any, device: str, *, jpegs: bool = False) -> None:
         self.transform, self.device = transform, torch.device(device)
-        found: list[Any] = [None, None, *getattr(transform, "transforms", [])]
-        *parts, before, last = found
-        self._begin: Callable[[Any], Any] | None = None
-        if isinstance(before, ToTensor) and isinstance(last, Normalize):
-            self._begin = Compose([part for part in parts if part is not None])
-            self._mean, self._std = (
-                torch.tensor(values, device=self.device).view(1, 3, 1, 1)
-                for values in (last.mean, last.std)
-            )
-        shapes = [p for p in parts if p is not None and type(p).__name__ not in _COLOURS]
+        self._split = split_transform(transform)
+        steps = [] if self._split is None else transform.transforms[:-2]
+        shapes = [step for step in steps if type(step).__name__ not in _COLOURS]
         self._decoding, self._stream = threading.Lock(), cast(Any, None)
-        self.reader = None if self._begin is None else _reader(shapes, jpegs)
+        self.reader = _reader(shapes, jpegs)
         self.decodes = jpegs and self.reader is not None
         self._on_device = Compose(shapes)
 
@@ -68,8 +136,8 @@ class TowerPixels:
         """An image on the host: bytes (height, width, 3), or floats of any other transform."""
         if self.reader is not None:
             return self.reader.prepare(image)
-        if self._begin is not None:
-            return np.array(self._begin(image))
+        if self._split is not None:
+            return self._split[0](image)
         floats: torch.Tensor = self.transform(image)
         return floats
 
@@ -93,14 +161,14 @@ class TowerPixels:
                 torch.cuda.current_stream(self.device).wait_event(ready)
                 decoded.record_stream(torch.cuda.current_stream(self.device))
             parts.append(decoded)
-        elif parts[0].is_floating_point():
+        elif self._split is None:
             return parts[0]
         pixels = parts[0]
         if len(parts) > 1:
             places = torch.tensor(is_file).argsort(stable=True).argsort().to(self.device)
             pixels = torch.cat(parts)[places]
-        floats = pixels.permute(0, 3, 1, 2).contiguous().float().div_(255)
-        return floats.sub_(self._mean).div_(self._std)
+        assert self._split is not None
+        return self._split[1](pixels.permute(0, 3, 1, 2))
 
     def _decoded_beside(self, files: Sequence[torch.Tensor]) -> tuple[torch.Tensor, Any]:
         """On a stream of its own, while the towers compute another batch."""

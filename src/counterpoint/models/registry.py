@@ -194,3 +194,13 @@ def world_folder(name: str) -> Path:
 def list_models() -> dict[str, str]:
     """An example id of every family of models, and what it is."""
     return {id: example.what for id, example in EXAMPLES.items()}
+
+
+TRAINED_ON: Final = "trained-on.parquet"
+
+
+def records_in(folder: Path | str | None) -> tuple[str, ...]:
+    """The file in a model's folder that says what it was trained on; none if there is none."""
+    if folder is None or not (path := Path(folder).expanduser() / TRAINED_ON).is_file():
+        return ()
+    return (str(path),)

@@ -23,8 +23,7 @@ import numpy as np
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import Store, digest
 from counterpoint.images import file_content
-from counterpoint.models.records import TRAINED_ON
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.registry import TRAINED_ON, LoadOptions, load_model
 from counterpoint.scoring import Described, DualEncoder, Model
 
 _LOCAL: Final = "local-dir:"

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import ModelError
+from counterpoint._util.options import Option, read_options
 from counterpoint._util.progress import Named
 from counterpoint._util.store import digest
 from counterpoint.cases import SCHEMA, Cases, gallery_rows
@@ -33,7 +34,8 @@ from counterpoint.scoring import DualEncoder, PairScorer, Scored, Work, score
 
 K: Final = 128
 SIDES: Final = ("both", "images", "captions")
-_OPTIONS: Final = re.compile(r"\?((?:k|side)=[^?&]*(?:&(?:k|side)=[^?&]*)*)$")
+_OPTIONS: Final = {"k": Option(K, least=1), "side": Option(SIDES[0], SIDES)}
+_OWN: Final = re.compile(r"\?(?=(?:k|side)=)")  # any other ? belongs to a member
 _CELLS: Final = 8_000_000  # scores sorted at a time
 _SIGN, _MAGNITUDE = 1 << 31, (1 << 31) - 1  # bits of a float32
 
@@ -49,10 +51,6 @@ class Reranker:
                     f"rerank needs a dual encoder and a pair scorer, in this order; {member.name} "
                     f"is not a {kind.__name__}.",
                 )
-        if k < 1 or side not in SIDES:
-            raise ModelError(
-                "E-OPTION-INVALID", f"rerank: k is at least 1, and side one of {', '.join(SIDES)}."
-            )
         self.dual, self.pair, self.k, self.side = dual, pair, k, side
         parts = (dual.model.fingerprint, pair.model.fingerprint, str(k), side)
         self.fingerprint = digest("rerank 2", *parts).hex()
@@ -222,11 +220,10 @@ def load(rest: str, options: LoadOptions) -> Reranker:
 
 def read_id(rest: str) -> tuple[list[str], int, str]:
     """The two ids, k and the side, or a refusal."""
-    match = _OPTIONS.search(rest)
-    members = split(rest[: match.start()] if match else rest)
-    given = dict(part.split("=", 1) for part in match[1].split("&")) if match else {}
-    k = given.get("k", str(K))
-    if len(members) != 2 or not k.isdecimal():
+    ids, *text = _OWN.split(rest, 1)
+    asked: dict[str, Any] = read_options("rerank", "".join(text), _OPTIONS)
+    members = split(ids)
+    if len(members) != 2:
         raise ModelError(
             "E-MODEL-ID-INVALID",
             f"rerank:{rest}: should be a dual encoder and a pair scorer joined by '+', as in "
@@ -234,4 +231,4 @@ def read_id(rest: str) -> tuple[list[str], int, str]:
         )
     for id in members:
         check_model(id)
-    return members, int(k), given.get("side", SIDES[0])
+    return members, asked["k"], asked["side"]

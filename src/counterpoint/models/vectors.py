@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ import polars as pl
 from counterpoint._util.errors import ModelError
 from counterpoint._util.store import digest
 from counterpoint._util.tables import parquet_columns, parquet_frames, read_table
-from counterpoint._util.untrusted import open_regular, parse_json, shortened, shown
+from counterpoint._util.untrusted import described, shortened, shown
 from counterpoint.cases import Cases, ImageRef
 from counterpoint.images import Picture, scheme_of
 from counterpoint.metrics import Overlong
@@ -48,9 +48,8 @@ VECTOR_FORMATS: Final = ("parquet", "npy", "safetensors")
 _NAMES: Final = {IMAGES: "name", CAPTIONS: "caption"}  # the columns of names
 _VECTOR: Final = "vector"
 _TENSOR: Final = "vectors"
-_TYPES: Final = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}  # of safetensors, as NumPy calls them
+_UNEVEN: Final = "not all vectors have the same number of numbers"
 _ROWS: Final = 32_768  # vectors in memory at a time
-_HEADER: Final = 100_000_000  # bytes, as safetensors itself allows
 _UNIT: Final = 1e-5  # by how much the length of a unit vector in float32 may differ from 1
 
 
@@ -173,9 +172,11 @@ class NamedVectors:
     def __init__(self, path: Path, side: str) -> None:
         self.path = path
         names = path if path.suffix == ".parquet" else path.with_suffix(".jsonl")
-        readers = {".parquet": _parquet, ".npy": _npy, ".safetensors": _safetensors}
+        readers = {".parquet": _parquet, ".safetensors": _safetensors}
         self.names = _read_names(names, _NAMES[side])
-        self.vectors = readers[self.path.suffix](self.path)
+        copied = path.suffix in readers
+        self.vectors = _copied(path, readers[path.suffix](path)) if copied else _npy(path)
+        _refuse_others(path, self.vectors)
         if len(self.names) != len(self.vectors):
             raise _invalid(
                 self.path, f"has {len(self.vectors):,} vectors, and {len(self.names):,} names"
@@ -294,78 +295,63 @@ def _require_columns(path: Path, *wanted: str) -> None:
             )
 
 
-def _parquet(path: Path) -> np.ndarray:
-    """The vectors, copied piece by piece to a temporary file: Parquet cannot be mapped."""
-    count = width = 0
-    with tempfile.TemporaryFile() as copy:
-        for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
-            values = frame[_VECTOR]
-            kind = values.dtype
-            inner = kind.inner if isinstance(kind, pl.List | pl.Array) else pl.String()
-            if not inner.is_numeric():
-                raise _invalid(path, f"the column {_VECTOR!r} should hold lists of numbers")
-            lists = values.cast(pl.List(pl.Float32()))
-            sizes = {0 if size is None else size for size in lists.list.len().unique()}
-            if len(sizes | ({width} if count else set())) > 1 or 0 in sizes:
-                raise _invalid(path, "not all vectors have the same number of numbers")
-            width = next(iter(sizes), width)
-            flat = lists.explode().to_numpy()  # a null becomes NaN, which is refused
-            copy.write(np.ascontiguousarray(flat, dtype=np.float32).data)
-            count += frame.height
-        return _mapped(copy, path, np.dtype("<f4"), (count, width), 0)
-
-
 def _npy(path: Path) -> np.ndarray:
     try:
-        with open_regular(path) as file:
-            version = np.lib.format.read_magic(file)
-            reader = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, by_columns, kind = reader(file)
-            if by_columns and len(shape) == 2 and min(shape) > 1:
-                raise _invalid(path, "the array is stored by columns; save it by rows (C order)")
-            return _mapped(file, path, kind, shape, file.tell())
-    except (OSError, ValueError, KeyError) as error:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except Exception as error:  # of a damaged file NumPy raises anything
         raise _unreadable(path, error) from None
 
 
-def _safetensors(path: Path) -> np.ndarray:
-    """The header is JSON behind its length; with it, the numbers are read without a package."""
+def _parquet(path: Path) -> Iterator[np.ndarray]:
+    for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
+        values = frame[_VECTOR]
+        kind = values.dtype
+        inner = kind.inner if isinstance(kind, pl.List | pl.Array) else pl.String()
+        if not inner.is_numeric():
+            raise _invalid(path, f"the column {_VECTOR!r} should hold lists of numbers")
+        lists = values.cast(pl.List(pl.Float32()))
+        sizes = lists.list.len().fill_null(0).unique().to_list()
+        if frame.height and (len(sizes) > 1 or 0 in sizes):
+            raise _invalid(path, _UNEVEN)
+        # A null becomes NaN, which is refused.
+        yield lists.explode().to_numpy().reshape(frame.height, -1 if frame.height else 0)
+
+
+def _safetensors(path: Path) -> Iterator[np.ndarray]:
+    from safetensors import safe_open
+
     try:
-        with open_regular(path) as file:
-            size = int.from_bytes(file.read(8), "little")
-            if size > _HEADER:
-                raise ValueError("its header is too long")
-            tensors = parse_json(file.read(size), path)
-            tensors.pop("__metadata__", None)
-            about = tensors[_TENSOR] if len(tensors) > 1 else next(iter(tensors.values()))
-            kind = np.dtype(_TYPES[about["dtype"]])
-            begin, end = (int(place) for place in about["data_offsets"])
-            shape = tuple(int(side) for side in about["shape"])
-            if begin < 0 or end - begin != kind.itemsize * int(np.prod(shape, dtype=object)):
-                raise ValueError("its header contradicts itself")
-            return _mapped(file, path, kind, shape, 8 + size + begin)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        if isinstance(error, KeyError):
-            what = f"it should have a tensor {_TENSOR!r} of F16, F32 or F64, not {error}"
-            raise _unreadable(path, ValueError(what)) from None
+        with safe_open(path, framework="numpy") as file:
+            names = list(file.keys())
+            if len(names) > 1 and _TENSOR not in names:
+                raise ValueError(f"it should have a tensor {_TENSOR!r}")
+            tensor = file.get_slice(_TENSOR if len(names) > 1 else names[0])
+            rows = tensor.get_shape()[0]
+            for start in range(0, rows, _ROWS):
+                yield tensor[start : min(start + _ROWS, rows)]
+    except Exception as error:  # of a damaged file the library raises anything
         raise _unreadable(path, error) from None
 
 
-def _mapped(
-    file: IO[bytes], path: Path, kind: np.dtype[Any], shape: tuple[int, ...], begin: int
-) -> np.ndarray:
-    """An array in a file, which is not read into memory."""
-    if len(shape) != 2 or kind.kind != "f" or 0 in shape:
-        said = " x ".join(map(str, shape)) or "none"
-        raise _invalid(path, f"should hold rows of floating-point numbers, not {kind} of {said}")
-    file.seek(0, 2)
-    if min(shape) < 0 or begin + shape[0] * shape[1] * kind.itemsize > file.tell():
-        raise _invalid(path, "the file is shorter than its header says; it was cut")
-    file.flush()
-    return np.memmap(file, kind, "r", begin, shape)
+def _copied(path: Path, pieces: Iterable[np.ndarray]) -> np.ndarray:
+    """Rows of a file that cannot be mapped, in a temporary one that can: memory holds a piece."""
+    shape = (0, 0)
+    with tempfile.TemporaryFile() as copy:
+        for piece in pieces:
+            _refuse_others(path, piece)
+            if shape[0] and shape[1] != piece.shape[1]:
+                raise _invalid(path, _UNEVEN)
+            shape = shape[0] + piece.shape[0], piece.shape[1]
+            copy.write(np.ascontiguousarray(piece, dtype=np.float32).data)
+        copy.flush()
+        return np.memmap(copy, np.float32, "r", 0, shape) if shape[0] else np.empty(shape)
+
+
+def _refuse_others(path: Path, vectors: np.ndarray) -> None:
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or 0 in vectors.shape:
+        said = " x ".join(map(str, vectors.shape)) or "none"
+        what = f"should hold rows of floating-point numbers, not {vectors.dtype} of {said}"
+        raise _invalid(path, what)
 
 
 def _file_digest(path: Path) -> bytes:
@@ -378,8 +364,8 @@ def _invalid(path: Path, what: str) -> ModelError:
 
 
 def _unreadable(path: Path, error: Exception) -> ModelError:
-    why = shortened(error).rstrip(". ") or type(error).__name__
-    return ModelError("E-FILE-MALFORMED", f"{path}: vectors cannot be read: {why}.")
+    what = f"{path}: vectors cannot be read: {described(error)}."
+    return ModelError("E-FILE-MALFORMED", what)
 
 
 def load(rest: str, options: LoadOptions) -> VectorFolder:
@@ -411,10 +397,17 @@ def write_vectors(
         return
     with (folder / f"{side}.jsonl").open("w", encoding="utf-8") as lines:
         lines.writelines(f"{json.dumps({column: name}, ensure_ascii=False)}\n" for name in names)
+    if form == "safetensors":
+        from safetensors.numpy import save_file
+
+        save_file({_TENSOR: np.concatenate([*pieces]).astype("<f4", copy=False)}, path)
+        return
     with path.open("wb") as file:
         for start, piece in _with_starts(pieces):
             if start == 0:
-                file.write(_header(form, (len(names), piece.shape[1])))
+                shape = (len(names), piece.shape[1])
+                about = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, about)
             file.write(np.ascontiguousarray(piece, dtype="<f4").data)
 
 
@@ -423,21 +416,6 @@ def _with_starts(pieces: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray
     for piece in pieces:
         yield start, piece
         start += len(piece)
-
-
-def _header(form: str, shape: tuple[int, int]) -> bytes:
-    if form == "npy":
-        import io
-
-        file = io.BytesIO()
-        about = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, about)
-        return file.getvalue()
-    end = 4 * shape[0] * shape[1]
-    about = {_TENSOR: {"dtype": "F32", "shape": shape, "data_offsets": [0, end]}}
-    text = json.dumps(about).encode()
-    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8
-    return len(text).to_bytes(8, "little") + text
 
 
 def _write_parquet(

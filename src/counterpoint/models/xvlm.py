@@ -26,6 +26,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.transforms import Compose, InterpolationMode, Normalize, Resize, ToTensor
 
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.options import ARO, read_options
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hub import fetched_file
@@ -178,11 +179,16 @@ class XVlm:
     """A PairScorer: each image and each caption of a call is read once, whatever its pairs."""
 
     def __init__(
-        self, id: str, model: XVlmModel, tokenizer: Any, side: int, options: LoadOptions
+        self,
+        model: XVlmModel,
+        tokenizer: Any,
+        side: int,
+        adds_cosine: bool,
+        options: LoadOptions,
     ) -> None:
-        self.id, self.tokenizer, self.runtime = id, tokenizer, Runtime(options)
+        self.tokenizer, self.runtime = tokenizer, Runtime(options)
         self.model = model.eval().to(self.runtime.device)
-        self.adds_cosine = id.endswith("?score=aro")
+        self.adds_cosine = adds_cosine
         self.transform = Compose(
             [
                 Resize((side, side), interpolation=InterpolationMode.BICUBIC),
@@ -234,9 +240,8 @@ class XVlm:
 
 def load(rest: str, options: LoadOptions) -> XVlm:
     """`FILE`, or `FILE?score=aro`."""
-    id, (path, asked, option) = f"xvlm:{rest}", rest.partition("?")
-    if asked and option != "score=aro":
-        raise ModelError("E-OPTION-INVALID", f"{id}: after the ? there should be score=aro.")
+    id, (path, _, text) = f"xvlm:{rest}", rest.partition("?")
+    adds_cosine = bool(read_options("xvlm", text, ARO)["score"])
     file = Path(path).expanduser()
     if not file.is_file():
         raise NotFoundError(
@@ -253,7 +258,7 @@ def load(rest: str, options: LoadOptions) -> XVlm:
         side = _STRIDE * 2 ** (len(_depths(shapes)) - 1) * _window(shapes)
         rows = shapes["text_encoder.embeddings.word_embeddings.weight"][0]
         tokenizer = _tokenizer(id, file.parent, rows)
-    return XVlm(id, model, tokenizer, side, options)
+    return XVlm(model, tokenizer, side, adds_cosine, options)
 
 
 # --- the checkpoint ----------------------------------------------------------------------------

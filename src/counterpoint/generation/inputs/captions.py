@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint._util.errors import DataError, NotFoundError, reason
-from counterpoint._util.registry import did_you_mean
+from counterpoint._util.errors import DataError, reason
+from counterpoint._util.options import Option, read_options
 from counterpoint._util.tables import parquet_columns
-from counterpoint._util.untrusted import shown
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import READERS, check_columns
 from counterpoint.generation.inputs.source import (
@@ -33,7 +31,7 @@ from counterpoint.generation.pairs import is_pairs_file, root_of
 __all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_captions"]
 
 WORLD: Final = "world"
-_WORLD_DEFAULTS: Final = {"size": 2000, "seed": 1}
+_WORLD_OPTIONS: Final = {"size": Option(2000), "seed": Option(1)}
 _WORLD_STREAM: Final = 2  # beside the seed: not the scenes of the world's benchmarks
 _WITH_POSITIVES: Final = "+hp"
 
@@ -180,16 +178,8 @@ def _reference(image: dict[str, Any]) -> ImageRef | None:
 
 
 def _of_world(name: str) -> Captions:
-    values = dict(_WORLD_DEFAULTS)
-    for part in filter(None, name.partition(":")[2].split(",")):
-        key, _, value = part.partition("=")
-        if key not in values:
-            raise NotFoundError("E-OPTION-UNKNOWN", did_you_mean(f"option of {WORLD}", key, values))
-        if not re.fullmatch("[0-9]{1,18}", value):
-            what = f"{WORLD}: {key} must be a whole number of at most 18 digits"
-            raise NotFoundError("E-OPTION-INVALID", f"{what}, it is {shown(value)}.")
-        values[key] = int(value)
-    size, seed = values["size"], values["seed"]
+    asked = read_options(WORLD, name.partition(":")[2], _WORLD_OPTIONS, ",")
+    size, seed = int(asked["size"]), int(asked["seed"])
     return Captions(name, None, size, _digest(WORLD, size, seed), lambda: _scenes(size, seed))
 
 

@@ -10,7 +10,6 @@ them. What was filled in is never filled in again.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections import Counter
@@ -30,11 +29,11 @@ from counterpoint.generation.registry import Rejection
 from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint
 
 if TYPE_CHECKING:
-    from counterpoint.models.api import Client, Pause
+    from counterpoint.models.api import Client
 
 Message = dict[str, str]
 _USAGE: Final = ("answers", "retries", "tokens_in", "tokens_out")
-_FIRST_ATTEMPTS: Final = 3  # few: after a mistyped address the wait should be short
+_FIRST_RETRIES: Final = 2  # few: after a mistyped address the wait should be short
 _ROOM: Final = 4096  # tokens for a model that reasons before it answers
 _PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
 _LATIN: Final = 0.5  # minimum share of Latin letters in a caption
@@ -144,13 +143,10 @@ class ChatModel:
     """A model by its name at OPENAI_BASE_URL. Nothing is opened or sent before the first `ask`.
 
     All methods of a run share one, because a folder of answers can be opened once per process.
-    Tests replace `pause`.
     """
 
-    def __init__(
-        self, name: str, answers: Path | None = None, pause: Pause = asyncio.sleep
-    ) -> None:
-        self.name, self.pause = name, pause
+    def __init__(self, name: str, answers: Path | None = None) -> None:
+        self.name = name
         self.folder = answers or default_store().with_name("answers")
         self.form: Form | None = None
 
@@ -164,7 +160,7 @@ class ChatModel:
             from counterpoint.models.api import Client
         except ImportError:
             raise MissingExtraError("llm/...", "generate") from None
-        return Client(self.endpoint, self.pause)
+        return Client(self.endpoint)
 
     @cached_property
     def store(self) -> Store:
@@ -216,7 +212,7 @@ class ChatModel:
         """Send one request alone, to find the parameters that the endpoint accepts."""
         for form in _FORMS:
             body = self._body(form, request)
-            [reply] = self.client.chat([body], read_reply, attempts=_FIRST_ATTEMPTS)
+            [reply] = self.client.chat([body], read_reply, retries=_FIRST_RETRIES)
             if isinstance(reply, Reply):
                 self._keep(self._key(request), reply)
                 return form, reply

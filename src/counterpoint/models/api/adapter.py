@@ -6,7 +6,7 @@ score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does thi
 captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
-without loss, `?parallel=N` runs N requests at a time instead of as many as the endpoint takes. An
+without loss, `?parallel=N` runs N requests at a time. An
 answer that is a refusal or cannot be read counts as 0.5, and is counted; those that cannot be read
 are asked for again by the next run, and more than a tenth of them are an error. The cases of a
 request that the endpoint rejects (HTTP 400 and its like) are left out.
@@ -14,7 +14,6 @@ request that the endpoint rejects (HTTP 400 and its like) are left out.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import io
 import json
@@ -32,15 +31,15 @@ from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
-from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
-from counterpoint.models.api.settings import (
-    CHOICE,
-    IMAGES,
-    LOGPROBS,
-    ApiOptions,
-    read_endpoint,
-    read_options,
+from counterpoint.models.api.answers import (
+    ChatAnswer,
+    ask_choice,
+    ask_yes,
+    first_wins,
+    read_answer,
+    yes_share,
 )
+from counterpoint.models.api.settings import CHOICE, IMAGES, LOGPROBS, ApiOptions, read_model
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import (
     Computed,
@@ -49,18 +48,19 @@ from counterpoint.scoring import (
     Work,
     Workers,
     compute,
+    in_threads,
     score_by_choices,
 )
 
 try:
     import openai
 
-    from counterpoint.models.api.client import ChatQuestion, Client, Pause, RejectedRequestError
+    from counterpoint.models.api.client import Client, RejectedRequestError
 except ImportError:
     raise MissingExtraError("api:...", "vlm") from None
 
 _MIDPOINT: Final = 0.5  # the score of an answer that is a refusal or cannot be read
-_PROBE_ATTEMPTS: Final = 3  # a mistyped address should not cost two minutes
+_PROBE_RETRIES: Final = 2  # a mistyped address should not cost a minute
 # Endpoints differ in what they take, so these are tried in turn. Some list fewer than 20 tokens.
 # Models that think before they answer take no temperature, and another name for the limit.
 _REQUESTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
@@ -128,7 +128,7 @@ class _Api:
             "image": f"{self.options.image}, longer side at most {self.options.side}",
             "served": sorted(usage.models),
             "estimate": self.estimate,
-            "parallel": self.client.pace.largest,
+            "parallel": self.client.parallel,
             "usage": {
                 "answers": usage.answers,
                 "retries": usage.retries,
@@ -147,11 +147,16 @@ class _Api:
         price = self.client.endpoint.price
         return f", ${(tokens_in * price[0] + tokens_out * price[1]) / 1e6:,.2f}" if price else ""
 
-    def _ask(self, questions: Sequence[ChatQuestion]) -> list[ChatAnswer | RejectedRequestError]:
-        return self.client.ask(questions, self._encode, self.probed.request)
-
-    def _encode(self, picture: Picture) -> str:
-        return data_url(picture.open(), self.options)
+    def _ask(
+        self, pictures: Sequence[Picture], texts: Sequence[str]
+    ) -> list[ChatAnswer | RejectedRequestError]:
+        """The answers to a question about each picture, which is encoded once for all of them."""
+        different = list(dict.fromkeys(pictures))
+        encoded = in_threads(lambda picture: data_url(picture.open(), self.options), different)
+        urls = dict(zip(different, encoded, strict=True))
+        asked = zip(pictures, texts, strict=True)
+        bodies = [_body(urls[picture], text, self.probed.request) for picture, text in asked]
+        return self.client.chat(bodies, read_answer)
 
     def _counted(
         self, answer: ChatAnswer | RejectedRequestError, read: Callable[[ChatAnswer], float | None]
@@ -187,22 +192,20 @@ class _InFlight:
     def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> Future[Computed]:
         # A slow endpoint gets no batch beyond the first, so that a stop costs one batch.
         requests = max(1, len(columns[0]) * self.model.requests_each)
-        self.ahead = (2 * self.client.pace.limit - 1) // requests
+        self.ahead = (2 * self.client.parallel - 1) // requests
         return self._pool.submit(compute, self.model, task, columns)
 
     def tune(self, task: str, item: Sequence[Any]) -> None:
         """Any size is as good."""
 
     def __enter__(self) -> Self:
-        self._pool = ThreadPoolExecutor(2 * self.client.pace.most)
-        self.client.start()
+        self._pool = ThreadPoolExecutor(2 * self.client.parallel)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.client.cancel()
         self._pool.shutdown()
-        self.client.stop()
 
 
 def _scores(
@@ -230,8 +233,7 @@ class ApiYes(_Api):
     """A PairScorer."""
 
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
-        pairs = zip(pictures, captions, strict=True)
-        answers = self._ask([ChatQuestion(picture, ask_yes(caption)) for picture, caption in pairs])
+        answers = self._ask(pictures, [ask_yes(caption) for caption in captions])
         return _scores(([self._counted(answer, yes_share)] for answer in answers), float)
 
 
@@ -245,7 +247,8 @@ class ApiChoice(_Api):
     ) -> np.ndarray:
         both = [*zip(pictures, firsts, seconds, strict=True)]
         orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
-        answers = self._ask([ChatQuestion(p, ask_choice(a, b)) for p, a, b in orders])
+        texts = [ask_choice(a, b) for _, a, b in orders]
+        answers = self._ask([picture for picture, _, _ in orders], texts)
         wins = [
             self._counted(answer, partial(first_wins, first=a, second=b))
             for answer, (_, a, b) in zip(answers, orders, strict=True)
@@ -261,15 +264,12 @@ class ApiChoice(_Api):
         return score_by_choices(self, benchmarks, work)
 
 
-def load(rest: str, load_options: LoadOptions, pause: Pause = asyncio.sleep) -> ApiYes | ApiChoice:
-    """`MODEL`, or `MODEL?mode=choice&side=512&image=png&parallel=64`.
-
-    `pause` waits before another attempt.
-    """
+def load(rest: str, load_options: LoadOptions) -> ApiYes | ApiChoice:
+    """`MODEL`, or `MODEL?mode=choice&side=512&image=png&parallel=64`."""
     del load_options  # the endpoint has a device and a precision of its own
-    name, options = read_options(rest)
-    client = Client(read_endpoint(f"api:{name}"), pause, options.parallel)
-    probed = probe(client, name, options)
+    endpoint, options = read_model(rest)
+    client = Client(endpoint, options.parallel)
+    probed = probe(client, options)
     kind = ApiYes if probed.mode == LOGPROBS else ApiChoice
     return kind(client, options, probed)
 
@@ -283,20 +283,21 @@ class ProbeAnswer(NamedTuple):
     readable: bool
 
 
-def probe(client: Client, name: str, options: ApiOptions) -> ProbeAnswer:
+def probe(client: Client, options: ApiOptions) -> ProbeAnswer:
     """The first way of asking whose answer can be read, else the first that was answered at all.
 
     The image is as large as any that will be sent, so that its tokens are not too low an estimate.
     """
-    image = data_url(_drawing(options.side), options)
+    image, id = data_url(_drawing(options.side), options), client.endpoint.name
     answered: dict[str, ProbeAnswer] = {}
     rejected: RejectedRequestError | None = None
     for mode, more in _REQUESTS:
         if options.mode not in ("", mode) or (mode == LOGPROBS and mode in answered):
             continue
-        request = {"model": name, **more}
+        request = {"model": id.removeprefix("api:"), **more}
         text = ask_yes(_CAPTIONS[0]) if mode == LOGPROBS else ask_choice(*_CAPTIONS)
-        [answer] = client.ask([ChatQuestion("", text)], lambda _: image, request, _PROBE_ATTEMPTS)
+        body = _body(image, text, request)
+        [answer] = client.chat([body], read_answer, retries=_PROBE_RETRIES)
         if isinstance(answer, RejectedRequestError):
             rejected = answer
             continue
@@ -310,11 +311,19 @@ def probe(client: Client, name: str, options: ApiOptions) -> ProbeAnswer:
     if LOGPROBS in answered:
         raise ModelError(
             "E-LOGPROBS-MISSING",
-            f"api:{name}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
+            f"{id}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
         )
     raise ModelError(
         "E-REQUEST-REJECTED", f"{str(rejected).rstrip('.')}; the model probably takes no images."
     )
+
+
+def _body(url: str, text: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    content = [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": text},
+    ]
+    return {"messages": [{"role": "user", "content": content}], **request}
 
 
 def data_url(image: Image.Image, options: ApiOptions) -> str:

@@ -4,62 +4,43 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
-from counterpoint._util.errors import ModelError, NotFoundError
-from counterpoint._util.registry import did_you_mean
+from counterpoint._util.errors import ModelError
+from counterpoint._util.options import Option, read_options
 
 LOGPROBS: Final = "logprobs"
 CHOICE: Final = "choice"
 IMAGES: Final = {"jpeg": {"quality": 95, "subsampling": 0}, "png": {}}  # all colours are kept
-_SMALLEST: Final = 32  # pixels
+PARALLEL: Final = 16  # requests at a time
+_OPTIONS: Final = {
+    "mode": Option("", (LOGPROBS, CHOICE)),
+    "side": Option(1024, least=32),
+    "image": Option("jpeg", tuple(IMAGES)),
+}
 
 
 class ApiOptions(NamedTuple):
     """The options after the name of a model: `MODEL?mode=choice&side=512&image=png&parallel=64`."""
 
-    mode: str = ""  # empty: whatever the endpoint can do
-    side: int = 1024  # the longer side of an image, at most
-    image: str = "jpeg"
-    parallel: int | None = None  # requests at a time; None: as many as the endpoint takes
+    mode: str  # empty: whatever the endpoint can do
+    side: int  # the longer side of an image, at most
+    image: str
+    parallel: int  # requests at a time
 
 
-def read_options(rest: str) -> tuple[str, ApiOptions]:
-    """The name of a model, and the options after it."""
+def read_model(rest: str) -> tuple[Endpoint, ApiOptions]:
+    """Where a model is asked, by its name, and the options after it."""
     name, _, options = rest.partition("?")
     if not name:
         raise ModelError(
             "E-MODEL-ID-INVALID", "api: needs a model's name, for instance api:gpt-4o-mini."
         )
-    given = dict(parse_qsl(options, keep_blank_values=True))
-    for option in given.keys() - set(ApiOptions._fields):
-        raise NotFoundError(
-            "E-OPTION-UNKNOWN", did_you_mean("option of api", option, ApiOptions._fields)
-        )
-    found = ApiOptions(
-        given.get("mode", ""),
-        _number(rest, "side", given.get("side", "1024"), _SMALLEST),
-        given.get("image", "jpeg"),
-        _number(rest, "parallel", given["parallel"], 1) if "parallel" in given else None,
-    )
-    if found.mode not in ("", LOGPROBS, CHOICE):
-        raise NotFoundError(
-            "E-OPTION-INVALID", did_you_mean("mode of api", found.mode, (LOGPROBS, CHOICE))
-        )
-    if found.image not in IMAGES:
-        raise NotFoundError("E-OPTION-INVALID", did_you_mean("image of api", found.image, IMAGES))
-    return name, found
-
-
-def _number(rest: str, option: str, said: str, least: int) -> int:
-    if not said.isdecimal() or int(said) < least:
-        what = {"side": "pixels", "parallel": "requests at a time"}[option]
-        raise ModelError(
-            "E-OPTION-INVALID",
-            f"api:{rest}: {option} should be a number of {what} from {least} on.",
-        )
-    return int(said)
+    endpoint = read_endpoint(f"api:{name}")
+    known = {**_OPTIONS, "parallel": Option(endpoint.parallel, least=1)}
+    values: dict[str, Any] = read_options("api", options, known)
+    return endpoint, ApiOptions(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,7 @@ class Endpoint:
     name: str  # `api:MODEL`, for messages
     url: str
     key: str = field(repr=False)
-    concurrency: int | None = None  # None: as many requests at a time as it takes
+    parallel: int = PARALLEL  # requests at a time
     timeout: float = 120.0  # seconds
     price: tuple[float, float] | None = None  # of a million tokens, in and out
 
@@ -94,16 +75,15 @@ def read_endpoint(name: str) -> Endpoint:
             "E-VARIABLE-INVALID",
             f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
         )
-    [concurrency] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", "8")
-    fixed = bool(os.environ.get("COUNTERPOINT_API_CONCURRENCY", "").strip())
+    [parallel] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", str(PARALLEL))
     [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
-    if concurrency < 1 or timeout <= 0:
+    if parallel < 1 or timeout <= 0:
         raise ModelError(
             "E-VARIABLE-INVALID",
             f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
             "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
         )
-    return Endpoint(name, url, key, int(concurrency) if fixed else None, timeout, read_price(name))
+    return Endpoint(name, url, key, int(parallel), timeout, read_price(name))
 
 
 def read_price(name: str) -> tuple[float, float] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -20,22 +19,22 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
+from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.switches import Switch
-from counterpoint.models.hf.loading import explained
-from counterpoint.models.hub import guarded, hub_or_cache, pretrained, refuse_file
+from counterpoint.models.hf.loading import (
+    PASSING,
+    explained,
+    load_weights,
+    opening,
+    refuse_other_tokenizer,
+    transformers,
+)
+from counterpoint.models.hub import find_source, pretrained
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain
 
-try:
-    import transformers
-except ImportError:
-    raise MissingExtraError("blind models of text", "vlm") from None
-
 _LOGITS: Final = 2**27  # of a language model, kept at a time: half a GiB in float32
 _GOOD: Final = ("label_1", "acceptable", "grammatical")  # names of the class that is counted
-# Entries of a configuration that say where a model came from, not what it computes.
-_PASSING: Final = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
 
 class TextModel(ABC):
@@ -51,9 +50,6 @@ class TextModel(ABC):
         tokenizer.truncation_side = "right"
         self.limit = _limit(model, tokenizer)
         self.prepare(id)
-        for module in model.modules():
-            if hasattr(module, "name_or_path"):
-                module.name_or_path = ""  # a copy in another folder is the same model
         self.fingerprint = fingerprint(model, self.kind, *self._identity())
         self.model = model.to(runtime.device)
 
@@ -93,7 +89,7 @@ class TextModel(ABC):
 
     def _identity(self) -> tuple[Any, ...]:
         config = self.model.config.to_dict()
-        kept = sorted((k, repr(v)) for k, v in config.items() if k not in _PASSING)
+        kept = sorted((k, repr(v)) for k, v in config.items() if k not in PASSING)
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         words = backend.to_str() if backend else (plain(self.tokenizer), self.tokenizer.get_vocab())
         return kept, words, self.limit, self.scored, self.runtime.precision
@@ -216,6 +212,7 @@ _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
 }
 
 
+# The library shows a progress bar of its own for every tensor of a GGUF file.
 _no_stderr: Final = Switch(lambda: contextlib.redirect_stderr(io.StringIO()))
 
 
@@ -224,32 +221,14 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     kind, class_name, default = _KINDS[name]
     id, runtime = f"blind:{name}:{rest or default}", Runtime(options)
     where, more = _where(id, rest or default, gguf=name == "lm")
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # or the hub is asked to convert
-    # The library's progress bars are worth their lines only while something is downloaded.
-    local = Path(where).is_dir()
-    no_bars = _no_stderr if local else contextlib.nullcontext
-    hub = hub_or_cache(id, where)
-    with hub, guarded(id, where, options), explained(id, "cannot be loaded"), no_bars():
-        chosen = getattr(transformers, class_name)
-        how = {"output_loading_info": True, "dtype": torch.float32, "weights_only": True}
-        model, report = pretrained(chosen, where, options, **how, **more)
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(
-            "E-WEIGHTS-MISSING",
-            f"{id} is not a model of this kind: {len(missing)} of the weights of "
-            f"{type(model).__name__} are not in it, for instance {missing[0]}.",
-        )
-    unread = "has no tokenizer that can be loaded"
-    hub = hub_or_cache(id, where)
-    with hub, guarded(id, None, options), explained(id, unread), no_bars():
-        tokenizer = pretrained(transformers.AutoTokenizer, where, options, **more)
-    words = model.get_input_embeddings().num_embeddings
-    if not words / 2 <= tokenizer.vocab_size <= words:  # transformers makes one up where none is
-        raise ModelError(
-            "E-TOKENIZER-MISMATCH",
-            f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and the model {words}; "
-            "put the model's own tokenizer beside its weights.",
-        )
+    no_bars = _no_stderr if more else contextlib.nullcontext
+    with opening(id, where, options), no_bars():
+        with explained(id, "cannot be loaded"):
+            chosen = getattr(transformers, class_name)
+            model = load_weights(id, where, chosen, options, dtype=torch.float32, **more)
+        with explained(id, "has no tokenizer that can be loaded"):
+            tokenizer = pretrained(transformers.AutoTokenizer, where, options, **more)
+    refuse_other_tokenizer(id, tokenizer, model.get_input_embeddings().num_embeddings)
     with explained(id, "does not run"):
         scorer = kind(id, model, tokenizer, runtime)
         if more:
@@ -280,9 +259,5 @@ def _where(id: str, rest: str, *, gguf: bool) -> tuple[str, dict[str, str]]:
                 "E-MODEL-ID-INVALID", f"{id} needs the name of a file, as in {id}:{files[0]}."
             )
         return str(folder), more
-    refuse_file(id, rest)
-    if rest.count("/") != 1 or rest.startswith(("/", ".", "~")):
-        raise NotFoundError(
-            "E-MODEL-MISSING", f"{id}: no such folder, nor a repository's name (ORG/REPO)."
-        )
+    find_source(id, rest)
     return rest, more

@@ -44,8 +44,7 @@ from counterpoint._util.untrusted import described, parse_json, read_regular, sh
 from counterpoint._util.writing import whole_folder
 from counterpoint.cases import DETECTION, Block, Cases, is_gallery
 from counterpoint.metrics import Overlong
-from counterpoint.models.records import records_in
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.registry import LoadOptions, load_model, records_in
 from counterpoint.scoring import (
     Described,
     DualEncoder,

@@ -16,18 +16,18 @@ import numpy as np
 import torch
 
 from counterpoint._util.errors import ModelError
+from counterpoint._util.options import ARO, read_options
 from counterpoint._util.store import digest
-from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
-from counterpoint.models.hf.dual import HfDual
-from counterpoint.models.hf.loading import (
+from counterpoint.models.hf.dual import (
     PROBES,
+    HfDual,
     HfModel,
     Tensors,
-    explained,
     open_model,
     probe_images,
 )
+from counterpoint.models.hf.loading import explained
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import memory_errors, unit
 from counterpoint.scoring import in_threads
@@ -154,14 +154,10 @@ def load_itm(rest: str, options: LoadOptions) -> PairModel:
 
     With `?score=aro` behind it, BLIP is scored as in ARO.
     """
-    where, asked, option = rest.partition("?")
+    where, _, options_of = rest.partition("?")
+    asked = read_options("blip-itm", options_of, ARO)
     opened, blip = _open("blip-itm", where, options)
-    if asked:
-        if option != "score=aro":
-            raise ModelError(
-                "E-OPTION-INVALID",
-                f"{opened.id}?{shortened(option)}: after the ? there should be score=aro.",
-            )
+    if asked["score"]:
         return _as_in_aro(opened, blip).tried()
 
     def compare(pixels: Tensors, places: list[int], captions: Sequence[str]) -> np.ndarray:

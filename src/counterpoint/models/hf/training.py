@@ -8,24 +8,35 @@ and the masks and shapes of NaFlex images are further columns of their patches.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from counterpoint._util.errors import ModelError
-from counterpoint.models.hf.dual import HfDual, dual, vectors_of
-from counterpoint.models.hf.loading import PROBES, bars, explained, preprocessed, probe_images
-from counterpoint.models.hf.pooling import add_pool
-from counterpoint.models.hf.trunk import HfTrunk
+from counterpoint.models.hf.dual import (
+    PROBES,
+    HfDual,
+    dual,
+    preprocessed,
+    probe_images,
+    vectors_of,
+)
+from counterpoint.models.hf.loading import as_text, bars, explained
+from counterpoint.models.hf.pooling import add_pool, pool_of
+from counterpoint.models.torch_models import fingerprint
+from counterpoint.models.trunks import ImageTrunk
 
 ABOUT: Final = "training.json"
 _MARK: Final = -1  # padding, where the text tower is told of it by a mask
 _LONGEST: Final = 512  # tokens of a text, where the model has no limit
+_PROJECTIONS: Final = ("visual_projection", "vision_projection", "image_projection")
 _TOWERS: Final = {"image": ("vision_", "visual_", "image_"), "text": ("text_",)}
 
 
@@ -138,3 +149,83 @@ class HfStart:
             self.opened.processor.save_pretrained(folder)
         text = json.dumps(dict(about), indent=1, default=list) + "\n"
         (folder / ABOUT).write_text(text, encoding="utf-8")
+
+
+# --- the image tower alone ------------------------------------------------------------
+
+
+class HfTrunk(ImageTrunk):
+    """The image tower without its projection (see models/trunks.py).
+
+    SigLIP has no projection: all of its image tower is the trunk.
+    """
+
+    def __init__(self, start: HfStart) -> None:
+        super().__init__(start.opened, start.opened.runtime)
+        self.start, self.model = start, start.model
+        self.pooled = pool_of(self.model) is not None
+        self.stored_as = np.float16 if self.pooled else np.float32
+        self.part = next((n for n in _PROJECTIONS if hasattr(self.model, n)), None)
+        probe = [self.preprocess(image) for image in probe_images()]
+        with torch.inference_mode():
+            features = self.features(probe)
+            vectors = vectors_of(self.model.get_image_features(**self.dual.stack(probe)))
+        if self.part is not None and not self.agrees(self.model, vectors, features):
+            self.part, features = None, vectors
+        self.shape = tuple(features.shape[1:])
+        self.fingerprint = self._fingerprint()
+
+    def features(self, images: Sequence[Any]) -> Tensor:
+        given = self.dual.stack(images)
+        if self.pooled:  # `forward` itself, without the pool after it
+            vision = self.model.vision_model
+            found: Tensor = vision.pool.tokens(vision.forward(**given, return_dict=True))
+            return found
+        with self._unprojected():
+            return vectors_of(self.model.get_image_features(**given))
+
+    def head(self, model: Any, features: Tensor) -> Tensor:
+        pool = pool_of(model)
+        found = features if pool is None else pool(features)
+        return found if self.part is None else getattr(model, self.part)(found)
+
+    def head_parameters(self, model: Any) -> list[nn.Parameter]:
+        modules = [pool_of(model), None if self.part is None else getattr(model, self.part)]
+        return [p for module in modules if module is not None for p in module.parameters()]
+
+    def learn(self, features: Tensor) -> None:
+        super().learn(features)
+        if (pool := pool_of(self.model)) is not None:
+            pool.learn_center(features)
+
+    def _fingerprint(self) -> str:
+        opened = self.start.opened
+        processor = (type(opened.processor).__name__, as_text(opened.processor.to_dict()))
+        kind = None if not self.pooled else pool_of(self.model).kind  # type: ignore[union-attr]
+        identity = ("trunk", *processor, opened.runtime.identity, kind)
+        with self._unprojected(), self._unpooled():
+            parts = nn.ModuleList(self.start.parts("image"))
+            return fingerprint(parts, *identity)
+
+    @contextmanager
+    def _unprojected(self) -> Iterator[None]:
+        if self.part is None:
+            yield
+            return
+        last = getattr(self.model, self.part)
+        setattr(self.model, self.part, nn.Identity())
+        try:
+            yield
+        finally:
+            setattr(self.model, self.part, last)
+
+    @contextmanager
+    def _unpooled(self) -> Iterator[None]:
+        if not self.pooled:
+            yield
+            return
+        pool = self.model.vision_model._modules.pop("pool")
+        try:
+            yield
+        finally:
+            self.model.vision_model._modules["pool"] = pool

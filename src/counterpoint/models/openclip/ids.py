@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import open_clip
 
-from counterpoint._util.errors import ModelError, NotFoundError, reason
+from counterpoint._util.errors import ModelError, reason
+from counterpoint._util.options import read_options
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint.models.openclip.names import FOLDER, HUB, check, refuse_architecture
-from counterpoint.models.records import records_in
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.openclip.names import FOLDER, HUB, SCRATCH, check, refuse_architecture
+from counterpoint.models.registry import LoadOptions, records_in
 from counterpoint.models.weights import is_torchscript
 
 _CONFIG: Final = "open_clip_config.json"
@@ -83,14 +83,9 @@ def parse(rest: str) -> OpenClipSource:
 
 def parse_scratch(rest: str) -> tuple[str, int]:
     """Architecture and seed of `NAME?seed=N`."""
-    name, asked, seed = rest.partition("?seed=")
+    name, _, text = rest.partition("?")
     refuse_architecture(name)
-    if asked and not (seed.isascii() and seed.isdecimal() and len(seed) < 19):
-        raise NotFoundError(
-            "E-MODEL-ID-INVALID",
-            f"scratch:{name}: its seed is a number from 0 on, not {shown(seed)}.",
-        )
-    return name, int(seed or 0)
+    return name, int(read_options("scratch", text, SCRATCH)["seed"])
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:

@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from counterpoint._util.errors import NotFoundError
+from counterpoint._util.options import Option, read_options
 from counterpoint._util.registry import did_you_mean
 
 HUB: Final = "hf-hub:"
 FOLDER: Final = "local-dir:"
+SCRATCH: Final = {"seed": Option(0)}  # of random weights
 _PARTS: Final = ("embed_dim", "vision_cfg", "text_cfg")  # of a config that is a model's
 _ALONE: Final = "counterpoint_open_clip_names"  # a package of its own, which imports no torch
 _SLOW: Final = "import safetensors.torch"  # which its table of tags does not need
@@ -43,7 +45,9 @@ def check(rest: str) -> None:
 def check_scratch(rest: str) -> None:
     """Refuse `NAME?seed=N` with an unknown name; without open_clip, nothing."""
     if _folder() is not None:
-        refuse_architecture(rest.partition("?seed=")[0])
+        name, _, text = rest.partition("?")
+        refuse_architecture(name)
+        read_options("scratch", text, SCRATCH)
 
 
 def refuse_architecture(name: str) -> None:

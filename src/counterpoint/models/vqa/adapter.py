@@ -33,17 +33,11 @@ from PIL import Image
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from counterpoint._util.errors import ModelError
+from counterpoint._util.options import Option, read_options
 from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors
-from counterpoint.models.vqa.loading import (
-    identity,
-    open_model,
-    quiet,
-    read_lines,
-    read_option,
-    versions,
-)
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, quiet
+from counterpoint.models.vqa.loading import identity, open_model, read_lines, read_text, versions
 from counterpoint.models.vqa.prompts import (
     CAPTION,
     INSTRUCTION,
@@ -53,18 +47,16 @@ from counterpoint.models.vqa.prompts import (
     Prompt,
     Prompts,
     Suffix,
+    TemplateSpread,
+    chance_of_yes,
     exact_head,
     form,
     joined,
     make_prompts,
+    mean_log_likelihood,
     run_prefix,
     run_suffixes,
     run_whole,
-)
-from counterpoint.models.vqa.scores import (
-    TemplateSpread,
-    chance_of_yes,
-    mean_log_likelihood,
     yes_and_no,
 )
 
@@ -343,29 +335,30 @@ def _apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
 
 def load(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?template=TEXT_OR_FILE` or `?templates=FILE`."""
-    if "?templates=" in rest:
-        where, texts = read_lines("vqa", rest, "templates")
-    else:
-        where, text = read_option("vqa", rest, "template", QUESTION)
-        texts = [text]
+    id, (where, _, text) = f"vqa:{rest}", rest.partition("?")
+    asked = read_options("vqa", text, {"template": Option(QUESTION), "templates": Option("")})
+    file = str(asked["templates"])
+    texts = read_lines(id, file) if file else [read_text(id, str(asked["template"]))]
     for text in texts:
         if CAPTION not in text:
             raise ModelError(
                 "E-OPTION-INVALID",
-                f"vqa:{rest}: the template {text!r:.80} must hold {CAPTION} for the caption.",
+                f"{id}: the template {text!r:.80} must hold {CAPTION} for the caption.",
             )
     return _load("vqa", where, texts, options)
 
 
 def load_lm(rest: str, options: LoadOptions) -> Generative:
     """`PATH` or `ORG/REPO`, and `?prompt=TEXT_OR_FILE`."""
-    where, text = read_option("lm", rest, "prompt", INSTRUCTION)
-    if CAPTION in text:
+    where, _, text = rest.partition("?")
+    asked = read_options("lm", text, {"prompt": Option(INSTRUCTION)})
+    prompt = read_text(f"lm:{rest}", str(asked["prompt"]))
+    if CAPTION in prompt:
         raise ModelError(
             "E-OPTION-INVALID",
             f"lm:{rest}: the caption is the answer, so no {CAPTION} in the prompt.",
         )
-    return _load("lm", where, [text], options)
+    return _load("lm", where, [prompt], options)
 
 
 def _load(family: str, where: str, texts: list[str], options: LoadOptions) -> Generative:
