@@ -95,7 +95,8 @@ def _seeded(part: Callable[[Image.Image], torch.Tensor], image: Image.Image) -> 
 def split_transform(transform: Any) -> tuple[Callable[[Image.Image], np.ndarray], Levels] | None:
     """A `Compose` of torchvision as a part that makes bytes (height, width, 3) and `Levels`; None
     if it does not end in a conversion to a tensor and a `Normalize`."""
-    *steps, before, last = [None, None, *getattr(transform, "transforms", [])]
+    found: list[Any] = [None, None, *getattr(transform, "transforms", [])]
+    *steps, before, last = found
     if not (isinstance(before, ToTensor) and isinstance(last, Normalize)):
         return None
     begin = Compose([step for step in steps if step is not None])

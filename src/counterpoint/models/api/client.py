@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -187,6 +189,8 @@ class Client:
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     """One for all clients, in a thread of its own: a notebook has one running already."""
+    if sys.platform != "win32":  # polars has made waiting threads deaf to Ctrl-C
+        signal.siginterrupt(signal.SIGINT, True)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop

@@ -225,7 +225,8 @@ def load(name: str, rest: str, options: LoadOptions) -> TextModel:
     with opening(id, where, options), no_bars():
         with explained(id, "cannot be loaded"):
             chosen = getattr(transformers, class_name)
-            model = load_weights(id, where, chosen, options, dtype=torch.float32, **more)
+            how: dict[str, Any] = {"dtype": torch.float32, **more}
+            model = load_weights(id, where, chosen, options, **how)
         with explained(id, "has no tokenizer that can be loaded"):
             tokenizer = pretrained(transformers.AutoTokenizer, where, options, **more)
     refuse_other_tokenizer(id, tokenizer, model.get_input_embeddings().num_embeddings)

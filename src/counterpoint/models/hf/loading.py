@@ -91,20 +91,17 @@ def as_text(content: Any) -> str:
 
 
 @contextlib.contextmanager
-def explained(
-    id: str, what: str, code: str = "E-MODEL-BROKEN", passing: tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
-    """No log lines or warnings of the library; whatever it raises becomes one sentence, but for
-    `passing`."""
+def explained(id: str, what: str) -> Iterator[None]:
+    """No log lines or warnings of the library; whatever it raises becomes one sentence."""
     try:
         with quiet():
             yield
-    except (CounterpointError, *passing):
+    except CounterpointError:
         raise
     except Exception as error:  # transformers and its loaders raise anything
         if isinstance(error, ImportError) and not all(map(find_spec, _EXTRA)):
             raise MissingExtraError(id, "vlm") from None
-        raise ModelError(code, f"{id} {what}: {described(error)}.") from None
+        raise ModelError("E-MODEL-BROKEN", f"{id} {what}: {described(error)}.") from None
 
 
 def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:
