@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -44,38 +44,40 @@ def one_image(positives: int, negatives: int) -> np.ndarray:
 # --- every order -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CAPTION_METRICS)
-def test_chance_of_one_image_is_the_mean_over_all_orders(name: str) -> None:
-    for truth in (one_image(*counts) for counts in COUNTS):
-        assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+def test_chance_of_one_image_is_the_mean_over_all_orders() -> None:
+    for name in CAPTION_METRICS:
+        for truth in (one_image(*counts) for counts in COUNTS):
+            assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
 
 
-@pytest.mark.parametrize("name", WITH_CHANCE)
-def test_chance_of_two_by_two_is_the_mean_over_all_orders(name: str) -> None:
-    for cells in (PAIRS, PAIRS[::-1]):
-        truth = np.array(cells, dtype=bool)
-        expected = pytest.approx([counted(name, truth)], abs=1e-12, nan_ok=True)
-        assert chance(name, truth[None]) == expected
+def test_chance_of_two_by_two_is_the_mean_over_all_orders() -> None:
+    for name in WITH_CHANCE:
+        for cells in (PAIRS, PAIRS[::-1]):
+            truth = np.array(cells, dtype=bool)
+            expected = pytest.approx([counted(name, truth)], abs=1e-12, nan_ok=True)
+            assert chance(name, truth[None]) == expected
 
 
-@pytest.mark.parametrize("name", RENDERED)
-def test_chance_of_renderings_and_wordings_is_the_mean_over_all_orders(name: str) -> None:
+def test_chance_of_renderings_and_wordings_is_the_mean_over_all_orders() -> None:
     """All 362,880 orders, by the metric itself, which is held against a reference elsewhere."""
-    truth = SHAPES["3x3"]
-    orders = np.array(list(permutations(range(9))), dtype=np.int8).reshape(-1, 3, 3)
-    values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
-    assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
-    small = np.array([[1, 1, 0], [0, 0, 1]], dtype=bool)  # a rewording, and no re-rendering
-    if name != "image_brittleness":
-        assert chance(name, small[None]) == pytest.approx([counted(name, small)], abs=1e-12)
-    assert name == "image_brittleness" or np.isnan(chance(name, np.eye(4, dtype=bool)[None]))
+    for name in RENDERED:
+        truth = SHAPES["3x3"]
+        orders = np.array(list(permutations(range(9))), dtype=np.int8).reshape(-1, 3, 3)
+        values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
+        assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
+        small = np.array([[1, 1, 0], [0, 0, 1]], dtype=bool)  # a rewording, and no re-rendering
+        if name != "image_brittleness":
+            assert chance(name, small[None]) == pytest.approx([counted(name, small)], abs=1e-12)
+        assert name == "image_brittleness" or np.isnan(chance(name, np.eye(4, dtype=bool)[None]))
 
 
-@pytest.mark.parametrize("name", ["augmented_accuracy", "image_to_text", "text_to_image", "group"])
-@pytest.mark.parametrize("cells", [((1, 1, 0), (0, 0, 1)), ((1, 0, 0), (0, 1, 0))], ids=str)
-def test_chance_of_two_images_and_three_captions(name: str, cells: tuple) -> None:
-    truth = np.array(cells, dtype=bool)
-    assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
+def test_chance_of_two_images_and_three_captions() -> None:
+    for name, cells in product(
+        ["augmented_accuracy", "image_to_text", "text_to_image", "group"],
+        [((1, 1, 0), (0, 0, 1)), ((1, 0, 0), (0, 1, 0))],
+    ):
+        truth = np.array(cells, dtype=bool)
+        assert chance(name, truth[None]) == pytest.approx([counted(name, truth)], abs=1e-12)
 
 
 def test_chance_of_two_texts_is_the_mean_over_all_orders_of_three_similarities() -> None:
@@ -88,15 +90,14 @@ def test_chance_of_two_texts_is_the_mean_over_all_orders_of_three_similarities()
     assert chance("text_only_accuracy", everywhere) == pytest.approx([expected] * len(orders))
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("cells", [((1, 0, 0, 1), (0, 1, 1, 0)), ((1, 0, 0), (0, 0, 1))], ids=str)
-def test_chance_of_answers_is_the_mean_over_all_orders(name: str, cells: tuple) -> None:
+def test_chance_of_answers_is_the_mean_over_all_orders() -> None:
     """Two questions with two answers, or one with three, about two images."""
-    truth = np.array(cells, dtype=bool)
-    sizes = range(truth.size)
-    orders = np.array(list(permutations(sizes)), dtype=np.int8).reshape(-1, *truth.shape)
-    values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
-    assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
+    for name, cells in product(ANSWERS, [((1, 0, 0, 1), (0, 1, 1, 0)), ((1, 0, 0), (0, 0, 1))]):
+        truth = np.array(cells, dtype=bool)
+        sizes = range(truth.size)
+        orders = np.array(list(permutations(sizes)), dtype=np.int8).reshape(-1, *truth.shape)
+        values = METRICS[name].values(orders, np.broadcast_to(truth, orders.shape), "wrong")
+        assert chance(name, truth[None]) == pytest.approx([values.mean()], abs=1e-12)
 
 
 def test_chance_is_the_papers() -> None:
@@ -143,17 +144,17 @@ def test_chance_of_large_blocks_stays_finite_or_unknown() -> None:
     assert np.isnan(chance("group", three)).all()
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_chance_of_a_matching_is_one_of_all_matchings(size: int) -> None:
-    truth = np.eye(size, dtype=bool)[None]
-    metric = METRICS["group_matching"]
-    assert metric.applies(truth).all()
-    assert chance("group_matching", truth).item() == pytest.approx(1 / math.factorial(size))
-    turned = truth[:, ::-1]  # any permutation is a truth
-    assert metric.applies(turned).all()
-    scores = np.random.default_rng(size).random((4000, size, size))
-    found = metric.values(scores, np.broadcast_to(turned, scores.shape), "wrong").mean()
-    assert found == pytest.approx(1 / math.factorial(size), abs=0.03)
+def test_chance_of_a_matching_is_one_of_all_matchings() -> None:
+    for size in [2, 3, 4]:
+        truth = np.eye(size, dtype=bool)[None]
+        metric = METRICS["group_matching"]
+        assert metric.applies(truth).all()
+        assert chance("group_matching", truth).item() == pytest.approx(1 / math.factorial(size))
+        turned = truth[:, ::-1]  # any permutation is a truth
+        assert metric.applies(turned).all()
+        scores = np.random.default_rng(size).random((4000, size, size))
+        found = metric.values(scores, np.broadcast_to(turned, scores.shape), "wrong").mean()
+        assert found == pytest.approx(1 / math.factorial(size), abs=0.03)
 
 
 def test_a_matching_is_of_bijective_cases_below_a_gallery() -> None:
@@ -163,14 +164,14 @@ def test_a_matching_is_of_bijective_cases_below_a_gallery() -> None:
     assert not metric.applies(np.eye(2, 3, dtype=bool)[None]).any()
 
 
-@pytest.mark.parametrize("name", WITH_CHANCE)
-def test_each_case_has_its_own_chance(name: str) -> None:
-    if METRICS[name].applies(one_image(2, 3)[None]):
-        truth = np.array([one_image(p, 5 - p) for p in (1, 2, 3, 4)])
-    else:
-        truth = np.array([PAIRS, PAIRS[::-1], PAIRS], dtype=bool)
-    alone = [chance(name, truth[[i]]).item() for i in range(len(truth))]
-    assert chance(name, truth) == pytest.approx(alone, nan_ok=True)
+def test_each_case_has_its_own_chance() -> None:
+    for name in WITH_CHANCE:
+        if METRICS[name].applies(one_image(2, 3)[None]):
+            truth = np.array([one_image(p, 5 - p) for p in (1, 2, 3, 4)])
+        else:
+            truth = np.array([PAIRS, PAIRS[::-1], PAIRS], dtype=bool)
+        alone = [chance(name, truth[[i]]).item() for i in range(len(truth))]
+        assert chance(name, truth) == pytest.approx(alone, nan_ok=True)
 
 
 # --- random scores -----------------------------------------------------------------------------
@@ -189,15 +190,17 @@ def defined(shape: str) -> list[Metric]:
     return [m for m in OF_IMAGES.values() if m.chance is not None and m.applies(truth)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_random_scores_are_at_chance(shape: str) -> None:
+def test_random_scores_are_at_chance() -> None:
     """Every metric within four standard errors over 20,000 cases."""
-    truth = np.repeat(SHAPES[shape][None], 20_000, axis=0)
-    scores = np.random.default_rng(0).random(truth.shape)
-    for metric in defined(shape):
-        values = metric.values(scores, truth, "wrong")
-        error = values.std() / math.sqrt(len(values))
-        assert abs(values.mean() - chance(metric.name, truth[:1]).item()) <= 4 * error, metric.name
+    for shape in SHAPES:
+        truth = np.repeat(SHAPES[shape][None], 20_000, axis=0)
+        scores = np.random.default_rng(0).random(truth.shape)
+        for metric in defined(shape):
+            values = metric.values(scores, truth, "wrong")
+            error = values.std() / math.sqrt(len(values))
+            assert abs(values.mean() - chance(metric.name, truth[:1]).item()) <= 4 * error, (
+                metric.name
+            )
 
 
 @pytest.mark.slow

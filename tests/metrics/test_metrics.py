@@ -75,24 +75,23 @@ def value(name: str, scores: list[list[float]], truth: np.ndarray, tie: str = "w
 # --- against slow references -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tie", TIES)
-@pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(seed=SEEDS)
-def test_a_metric_is_what_its_definition_says(name: str, tie: str, seed: int) -> None:
-    scores, truth = block_for(name, seed)
-    found = METRICS[name].values(scores, truth, tie)
-    assert found.shape == (len(scores),)
-    np.testing.assert_allclose(found, references(name, scores, truth, tie), atol=1e-12)
+def test_a_metric_is_what_its_definition_says(seed: int) -> None:
+    for tie, name in product(TIES, METRICS):
+        scores, truth = block_for(name, seed)
+        found = METRICS[name].values(scores, truth, tie)
+        assert found.shape == (len(scores),)
+        np.testing.assert_allclose(found, references(name, scores, truth, tie), atol=1e-12)
 
 
-@pytest.mark.parametrize("tie", TIES)
 @FEW
 @given(seed=SEEDS)
-def test_group_matching_of_three(tie: str, seed: int) -> None:
-    scores, truth = matched_block(np.random.default_rng(seed), 4, 3)
-    expected = references("group_matching", scores, truth, tie)
-    np.testing.assert_allclose(group_matching(scores, truth, tie), expected)
+def test_group_matching_of_three(seed: int) -> None:
+    for tie in TIES:
+        scores, truth = matched_block(np.random.default_rng(seed), 4, 3)
+        expected = references("group_matching", scores, truth, tie)
+        np.testing.assert_allclose(group_matching(scores, truth, tie), expected)
 
 
 @FEW
@@ -104,86 +103,85 @@ def test_the_references_meet_ties(seed: int) -> None:
     assert 0.1 < rate < 0.6
 
 
-@pytest.mark.parametrize("tie", TIES)
-@pytest.mark.parametrize("own", [-1.0, 0.0, 2.0, 9.0])
-def test_a_texts_similarity_to_itself_decides_nothing(own: float, tie: str) -> None:
+def test_a_texts_similarity_to_itself_decides_nothing() -> None:
     """Whatever an import has on the diagonal: a blank, 0, or anything below the negative."""
-    for line in product((1.0, 2.0), repeat=4):
-        (a_b, a_n), (b_a, b_n) = line[:2], line[2:]
-        found = value(TEXTS, [[own, a_b, a_n], [b_a, own, b_n]], TWO_TEXTS[None], tie)
-        apart = value(TEXTS, [[5, a_b, a_n], [b_a, 7, b_n]], TWO_TEXTS[None], tie)
-        assert found == apart
+    for tie, own in product(TIES, [-1.0, 0.0, 2.0, 9.0]):
+        for line in product((1.0, 2.0), repeat=4):
+            (a_b, a_n), (b_a, b_n) = line[:2], line[2:]
+            found = value(TEXTS, [[own, a_b, a_n], [b_a, own, b_n]], TWO_TEXTS[None], tie)
+            apart = value(TEXTS, [[5, a_b, a_n], [b_a, 7, b_n]], TWO_TEXTS[None], tie)
+            assert found == apart
 
 
 # --- identities --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tie", TIES)
 @FEW
 @given(seed=SEEDS)
-def test_the_four_outcomes_sum_to_one(tie: str, seed: int) -> None:
-    scores, truth = block_for("augmented_accuracy", seed)
-    outcomes = ("augmented_accuracy", "brittleness", "negative_above_both", "tied")
-    total = sum(METRICS[name].values(scores, truth, tie) for name in outcomes)
-    np.testing.assert_allclose(total, 1)
+def test_the_four_outcomes_sum_to_one(seed: int) -> None:
+    for tie in TIES:
+        scores, truth = block_for("augmented_accuracy", seed)
+        outcomes = ("augmented_accuracy", "brittleness", "negative_above_both", "tied")
+        total = sum(METRICS[name].values(scores, truth, tie) for name in outcomes)
+        np.testing.assert_allclose(total, 1)
 
 
-@pytest.mark.parametrize("tie", TIES)
 @FEW
 @given(seed=SEEDS)
-def test_the_brittle_halves_sum_to_brittleness(tie: str, seed: int) -> None:
-    scores, truth = block_for("brittleness", seed)
-    halves = (METRICS[f"brittle_original_{side}"] for side in ("above", "below"))
-    total = sum(metric.values(scores, truth, tie) for metric in halves)
-    np.testing.assert_allclose(total, METRICS["brittleness"].values(scores, truth, tie))
+def test_the_brittle_halves_sum_to_brittleness(seed: int) -> None:
+    for tie in TIES:
+        scores, truth = block_for("brittleness", seed)
+        halves = (METRICS[f"brittle_original_{side}"] for side in ("above", "below"))
+        total = sum(metric.values(scores, truth, tie) for metric in halves)
+        np.testing.assert_allclose(total, METRICS["brittleness"].values(scores, truth, tie))
 
 
-@pytest.mark.parametrize("name", [n for n in METRICS if METRICS[n].better == "higher"])
 @FEW
 @given(seed=SEEDS)
-def test_a_kinder_tie_policy_is_never_worse(name: str, seed: int) -> None:
-    scores, truth = block_for(name, seed)
-    wrong, half, right = (
-        METRICS[name].values(scores, truth, t) for t in ("wrong", "half", "right")
-    )
-    assert (wrong <= half).all() and (half <= right).all()
+def test_a_kinder_tie_policy_is_never_worse(seed: int) -> None:
+    for name in [n for n in METRICS if METRICS[n].better == "higher"]:
+        scores, truth = block_for(name, seed)
+        wrong, half, right = (
+            METRICS[name].values(scores, truth, t) for t in ("wrong", "half", "right")
+        )
+        assert (wrong <= half).all() and (half <= right).all()
 
 
-@pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(seed=SEEDS)
-def test_tie_policies_agree_where_nothing_is_tied(name: str, seed: int) -> None:
-    scores, truth = block_for(name, seed)
-    apart = scores + np.random.default_rng(seed).random(scores.shape) / 2
-    values = [METRICS[name].values(apart, truth, tie) for tie in TIES]
-    np.testing.assert_array_equal(values[0], values[1])
-    np.testing.assert_array_equal(values[0], values[2])
+def test_tie_policies_agree_where_nothing_is_tied(seed: int) -> None:
+    for name in METRICS:
+        scores, truth = block_for(name, seed)
+        apart = scores + np.random.default_rng(seed).random(scores.shape) / 2
+        values = [METRICS[name].values(apart, truth, tie) for tie in TIES]
+        np.testing.assert_array_equal(values[0], values[1])
+        np.testing.assert_array_equal(values[0], values[2])
 
 
-@pytest.mark.parametrize("tie", TIES)
 @FEW
 @given(seed=SEEDS)
-def test_recall_at_1_of_one_positive_is_the_original_accuracy(tie: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores, truth = rng.integers(0, 4, (5, 1, 6)).astype(float), np.zeros((5, 1, 6), dtype=bool)
-    truth[:, :, 0] = True
-    recall, accuracy = (
-        METRICS[n].values(scores, truth, tie) for n in ("recall@1", "original_accuracy")
-    )
-    np.testing.assert_array_equal(recall, accuracy)
+def test_recall_at_1_of_one_positive_is_the_original_accuracy(seed: int) -> None:
+    for tie in TIES:
+        rng = np.random.default_rng(seed)
+        scores, truth = rng.integers(0, 4, (5, 1, 6)).astype(float), np.zeros((5, 1, 6), dtype=bool)
+        truth[:, :, 0] = True
+        recall, accuracy = (
+            METRICS[n].values(scores, truth, tie) for n in ("recall@1", "original_accuracy")
+        )
+        np.testing.assert_array_equal(recall, accuracy)
 
 
 def monotone(scores: np.ndarray) -> np.ndarray:
     return np.exp(scores / 3) - 7
 
 
-@pytest.mark.parametrize("name", [n for n in METRICS if n not in (*SCORED, "group_matching")])
 @FEW
 @given(seed=SEEDS, tie=st.sampled_from(TIES))
-def test_only_the_order_of_scores_matters(name: str, seed: int, tie: str) -> None:
-    scores, truth = block_for(name, seed)
-    values = [METRICS[name].values(s, truth, tie) for s in (scores, monotone(scores))]
-    np.testing.assert_array_equal(*values)
+def test_only_the_order_of_scores_matters(seed: int, tie: str) -> None:
+    for name in [n for n in METRICS if n not in (*SCORED, "group_matching")]:
+        scores, truth = block_for(name, seed)
+        values = [METRICS[name].values(s, truth, tie) for s in (scores, monotone(scores))]
+        np.testing.assert_array_equal(*values)
 
 
 def test_group_matching_and_mean_scores_are_not_a_matter_of_order() -> None:
@@ -211,33 +209,29 @@ def test_each_case_has_its_own_value(name: str, seed: int, tie: str) -> None:
     np.testing.assert_array_equal(alone, values)
 
 
-@pytest.mark.parametrize(
-    "name", ["augmented_accuracy", "brittleness", "negative_above_both", "tied"]
-)
 @FEW
 @given(seed=SEEDS)
-def test_captions_have_no_order_but_the_original(name: str, seed: int) -> None:
-    scores, truth = block_for(name, seed)
-    order = np.random.default_rng(seed).permutation(scores.shape[2])
-    values = METRICS[name].values(scores, truth, "wrong")
-    moved = METRICS[name].values(scores[:, :, order], truth[:, :, order], "wrong")
-    np.testing.assert_array_equal(moved, values)
+def test_captions_have_no_order_but_the_original(seed: int) -> None:
+    for name in ["augmented_accuracy", "brittleness", "negative_above_both", "tied"]:
+        scores, truth = block_for(name, seed)
+        order = np.random.default_rng(seed).permutation(scores.shape[2])
+        values = METRICS[name].values(scores, truth, "wrong")
+        moved = METRICS[name].values(scores[:, :, order], truth[:, :, order], "wrong")
+        np.testing.assert_array_equal(moved, values)
 
 
-@pytest.mark.parametrize("tie", TIES)
 @FEW
 @given(seed=SEEDS)
-def test_image_brittleness_is_brittleness_with_images_and_captions_exchanged(
-    tie: str, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 4, (6, 1, 4)).astype(float)
-    truth = np.broadcast_to([[True, True, False, seed % 2 == 0]], scores.shape)
-    turned = [np.swapaxes(values, 1, 2) for values in (scores, truth)]
-    found = METRICS["image_brittleness"].values(*turned, tie)
-    np.testing.assert_array_equal(found, METRICS["brittleness"].values(scores, truth, tie))
-    counted = METRICS["image_brittleness"].ties(*turned)
-    np.testing.assert_array_equal(counted, METRICS["brittleness"].ties(scores, truth))
+def test_image_brittleness_is_brittleness_with_images_and_captions_exchanged(seed: int) -> None:
+    for tie in TIES:
+        rng = np.random.default_rng(seed)
+        scores = rng.integers(0, 4, (6, 1, 4)).astype(float)
+        truth = np.broadcast_to([[True, True, False, seed % 2 == 0]], scores.shape)
+        turned = [np.swapaxes(values, 1, 2) for values in (scores, truth)]
+        found = METRICS["image_brittleness"].values(*turned, tie)
+        np.testing.assert_array_equal(found, METRICS["brittleness"].values(scores, truth, tie))
+        counted = METRICS["image_brittleness"].ties(*turned)
+        np.testing.assert_array_equal(counted, METRICS["brittleness"].ties(scores, truth))
 
 
 @FEW
@@ -363,14 +357,14 @@ def test_no_other_positive_has_no_mean_score() -> None:
     assert np.isnan(value("mean_score_positive", [[1.0, 0.0]], truth))
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_the_precision_of_scores_is_kept(kind: type) -> None:
+def test_the_precision_of_scores_is_kept() -> None:
     """Scores that differ in their last digit are not tied; equal ones are."""
-    step = np.nextafter(kind(0.25), kind(1))
-    scores = np.array([[[step, kind(0.25)]], [[kind(0.25), kind(0.25)]]], dtype=kind)
-    truth = np.array([[[True, False]]] * 2)
-    assert METRICS["original_accuracy"].values(scores, truth, "wrong").tolist() == [1, 0]
-    assert METRICS["tie_rate"].values(scores, truth, "wrong").tolist() == [0, 1]
+    for kind in [np.float16, np.float32, np.float64]:
+        step = np.nextafter(kind(0.25), kind(1))
+        scores = np.array([[[step, kind(0.25)]], [[kind(0.25), kind(0.25)]]], dtype=kind)
+        truth = np.array([[[True, False]]] * 2)
+        assert METRICS["original_accuracy"].values(scores, truth, "wrong").tolist() == [1, 0]
+        assert METRICS["tie_rate"].values(scores, truth, "wrong").tolist() == [0, 1]
 
 
 # --- which metrics a shape defines -------------------------------------------------------------
@@ -504,14 +498,14 @@ def test_every_metric_is_named_by_its_key_and_says_what_is_better() -> None:
     assert all(metric.function.__doc__ for metric in (*LISTED.values(), *POOLED.values()))
 
 
-@pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(seed=SEEDS, tie=st.sampled_from(TIES))
-def test_shares_are_between_0_and_1(name: str, seed: int, tie: str) -> None:
-    scores, truth = block_for(name, seed)
-    if METRICS[name].unit == "share":
-        values = METRICS[name].values(scores, truth, tie)
-        assert ((values >= 0) & (values <= 1)).all()
+def test_shares_are_between_0_and_1(seed: int, tie: str) -> None:
+    for name in METRICS:
+        scores, truth = block_for(name, seed)
+        if METRICS[name].unit == "share":
+            values = METRICS[name].values(scores, truth, tie)
+            assert ((values >= 0) & (values <= 1)).all()
 
 
 # --- which cases are tied ----------------------------------------------------------------------
@@ -522,15 +516,15 @@ def moved_by_ties(name: str, scores: list[list[float]], truth: list[list[bool]])
     return reference(name, scores, truth, "wrong") != reference(name, scores, truth, "right")
 
 
-@pytest.mark.parametrize("name", [n for n in METRICS if METRICS[n].unit != "score"])
 @FEW
 @given(seed=SEEDS)
-def test_a_case_that_ties_decide_is_counted_as_tied(name: str, seed: int) -> None:
-    scores, truth = block_for(name, seed)
-    counted = METRICS[name].ties(scores, truth)
-    pairs = zip(scores.tolist(), truth.tolist(), strict=True)
-    moved = np.array([moved_by_ties(name, s, t) for s, t in pairs])
-    assert (counted[moved] == 1).all()
+def test_a_case_that_ties_decide_is_counted_as_tied(seed: int) -> None:
+    for name in [n for n in METRICS if METRICS[n].unit != "score"]:
+        scores, truth = block_for(name, seed)
+        counted = METRICS[name].ties(scores, truth)
+        pairs = zip(scores.tolist(), truth.tolist(), strict=True)
+        moved = np.array([moved_by_ties(name, s, t) for s, t in pairs])
+        assert (counted[moved] == 1).all()
 
 
 # --- metrics of queries ------------------------------------------------------------------------
@@ -556,30 +550,29 @@ def found_among(scores: list[float], truth: list[bool], k: int, tie: str) -> flo
     return float(first < k)
 
 
-@pytest.mark.parametrize("tie", TIES)
-@pytest.mark.parametrize("name", QUERIES)
 @FEW
 @given(seed=SEEDS)
-def test_a_query_is_right_if_an_answer_of_its_own_is_among_the_first(
-    name: str, tie: str, seed: int
-) -> None:
-    found, lines = asked(seed)
-    k = int(name.partition("@")[2])
-    expected = [found_among(*line, k, tie) for line in lines]
-    np.testing.assert_array_equal(QUERIES[name].values(found, tie), expected)
+def test_a_query_is_right_if_an_answer_of_its_own_is_among_the_first(seed: int) -> None:
+    for tie, name in product(TIES, QUERIES):
+        found, lines = asked(seed)
+        k = int(name.partition("@")[2])
+        expected = [found_among(*line, k, tie) for line in lines]
+        np.testing.assert_array_equal(QUERIES[name].values(found, tie), expected)
 
 
-@pytest.mark.parametrize("name", QUERIES)
 @FEW
 @given(seed=SEEDS)
-def test_a_query_is_tied_if_the_policy_matters_to_it(name: str, seed: int) -> None:
-    found, lines = asked(seed)
-    k = int(name.partition("@")[2])
-    ends = [[found_among(*line, k, tie) for tie in ("wrong", "right")] for line in lines]
-    expected = [float(wrong != right and wrong == wrong) for wrong, right in ends]
-    assert QUERIES[name].ties(found).tolist() == expected
-    kinder = [QUERIES[name].values(found, tie)[found.defined] for tie in ("wrong", "half", "right")]
-    assert (kinder[0] <= kinder[1]).all() and (kinder[1] <= kinder[2]).all()
+def test_a_query_is_tied_if_the_policy_matters_to_it(seed: int) -> None:
+    for name in QUERIES:
+        found, lines = asked(seed)
+        k = int(name.partition("@")[2])
+        ends = [[found_among(*line, k, tie) for tie in ("wrong", "right")] for line in lines]
+        expected = [float(wrong != right and wrong == wrong) for wrong, right in ends]
+        assert QUERIES[name].ties(found).tolist() == expected
+        kinder = [
+            QUERIES[name].values(found, tie)[found.defined] for tie in ("wrong", "half", "right")
+        ]
+        assert (kinder[0] <= kinder[1]).all() and (kinder[1] <= kinder[2]).all()
 
 
 def ranked_answers(scores: list[float], truth: list[bool], tie: str) -> list[bool]:
@@ -602,41 +595,39 @@ def by_the_authors(name: str, scores: list[float], truth: list[bool], tie: str) 
     return sum(p if true else 0 for p, true in zip(precisions, ranked, strict=False)) / right
 
 
-@pytest.mark.parametrize("tie", TIES)
-@pytest.mark.parametrize("name", LISTED)
 @FEW
 @given(seed=SEEDS)
-def test_precisions_are_those_of_the_authors(name: str, tie: str, seed: int) -> None:
-    _, lines = asked(seed)
-    scores, truth = (np.array(side) for side in zip(*lines, strict=True))
-    marks = np.random.default_rng(seed).random(sum(scores.shape)) < 0.8
-    if LISTED[name].side == "captions":
-        scores, truth = scores.T, truth.T
-        found = both_standings(scores, truth, marks)["captions"]
-        marks = marks[len(scores) :]
-    else:
-        found = both_standings(scores, truth, marks)["images"]
-        marks = marks[: len(scores)]
-    expected = [by_the_authors(name, *line, tie) for line in lines]
-    values = LISTED[name].values(found, tie)
-    np.testing.assert_allclose(values, np.where(marks, expected, np.nan))
-    changed = [
-        by_the_authors(name, *line, "wrong") != by_the_authors(name, *line, "right")
-        for line in lines
-    ]
-    assert LISTED[name].ties(found).tolist() == (found.defined & np.array(changed)).tolist()
-    recall = EVERY["image_to_text_recall@1"].values(found, tie)
-    assert (np.isnan(recall) == ~found.defined).all()
+def test_precisions_are_those_of_the_authors(seed: int) -> None:
+    for tie, name in product(TIES, LISTED):
+        _, lines = asked(seed)
+        scores, truth = (np.array(side) for side in zip(*lines, strict=True))
+        marks = np.random.default_rng(seed).random(sum(scores.shape)) < 0.8
+        if LISTED[name].side == "captions":
+            scores, truth = scores.T, truth.T
+            found = both_standings(scores, truth, marks)["captions"]
+            marks = marks[len(scores) :]
+        else:
+            found = both_standings(scores, truth, marks)["images"]
+            marks = marks[: len(scores)]
+        expected = [by_the_authors(name, *line, tie) for line in lines]
+        values = LISTED[name].values(found, tie)
+        np.testing.assert_allclose(values, np.where(marks, expected, np.nan))
+        changed = [
+            by_the_authors(name, *line, "wrong") != by_the_authors(name, *line, "right")
+            for line in lines
+        ]
+        assert LISTED[name].ties(found).tolist() == (found.defined & np.array(changed)).tolist()
+        recall = EVERY["image_to_text_recall@1"].values(found, tie)
+        assert (np.isnan(recall) == ~found.defined).all()
 
 
-@pytest.mark.parametrize("name", LISTED)
-@pytest.mark.parametrize("right", [1, 2, 3])
-def test_chance_of_precisions_by_trying_every_order(name: str, right: int) -> None:
-    orders = np.array(list(permutations(range(5))), dtype=float)
-    truth = np.tile(np.arange(5) < right, (len(orders), 1))
-    found = both_standings(orders, truth, np.ones(len(orders) + 5, dtype=bool))["images"]
-    by_chance = LISTED[name].chance(found)
-    assert by_chance == pytest.approx(LISTED[name].values(found, "wrong").mean())
+def test_chance_of_precisions_by_trying_every_order() -> None:
+    for name, right in product(LISTED, [1, 2, 3]):
+        orders = np.array(list(permutations(range(5))), dtype=float)
+        truth = np.tile(np.arange(5) < right, (len(orders), 1))
+        found = both_standings(orders, truth, np.ones(len(orders) + 5, dtype=bool))["images"]
+        by_chance = LISTED[name].chance(found)
+        assert by_chance == pytest.approx(LISTED[name].values(found, "wrong").mean())
 
 
 def test_each_side_of_a_gallery_has_its_own_metrics() -> None:

@@ -60,14 +60,14 @@ def test_one_case_proves_nothing() -> None:
     assert many.p == 1 and many.low < 0 < many.value < many.high
 
 
-@pytest.mark.parametrize("clusters", range(1, 14))
-def test_p_has_a_floor_that_depends_on_the_clusters(clusters: int) -> None:
+def test_p_has_a_floor_that_depends_on_the_clusters() -> None:
     """Whatever the number of cases in each, and of clusters that do not differ."""
-    numbers = np.repeat(np.arange(clusters + 7), 5)
-    values = np.where(numbers < clusters, 1.0, 0.0)
-    found = alone(values, numbers, shares=[True])
-    assert found.p == pytest.approx(2 ** (1 - clusters))
-    assert (found.low > 0) == (found.p < 0.05)
+    for clusters in range(1, 14):
+        numbers = np.repeat(np.arange(clusters + 7), 5)
+        values = np.where(numbers < clusters, 1.0, 0.0)
+        found = alone(values, numbers, shares=[True])
+        assert found.p == pytest.approx(2 ** (1 - clusters))
+        assert (found.low > 0) == (found.p < 0.05)
 
 
 def test_p_is_the_share_of_patterns_of_signs() -> None:
@@ -99,14 +99,14 @@ def test_of_single_cases_it_is_mcnemars_exact_test(values: list[float]) -> None:
     assert found.p == pytest.approx(expected, abs=0.03 if np.count_nonzero(values) > 13 else 1e-9)
 
 
-@pytest.mark.parametrize("shift", [-0.3, 0.3])
-def test_p_is_two_sided_against_zero(shift: float) -> None:
-    noise = np.random.default_rng(4).standard_normal(200)
-    noise -= noise.mean()
-    assert alone(noise).p > 0.8
-    found = alone(noise + shift)
-    assert 0 < found.p < 0.01
-    assert (found.low > 0) == (shift > 0) and (found.high > 0) == (shift > 0)
+def test_p_is_two_sided_against_zero() -> None:
+    for shift in [-0.3, 0.3]:
+        noise = np.random.default_rng(4).standard_normal(200)
+        noise -= noise.mean()
+        assert alone(noise).p > 0.8
+        found = alone(noise + shift)
+        assert 0 < found.p < 0.01
+        assert (found.low > 0) == (shift > 0) and (found.high > 0) == (shift > 0)
 
 
 def test_no_difference_anywhere_is_no_evidence() -> None:
@@ -218,23 +218,23 @@ class Gap:
         return lambda weights: of[0](weights) - of[1](weights)
 
 
-@pytest.mark.parametrize("clusters", [1, 3, 6, 10, 25])
-def test_numbers_of_all_pairs_are_tested_on_halves(clusters: int) -> None:
+def test_numbers_of_all_pairs_are_tested_on_halves() -> None:
     """A threshold or an area is no sum over clusters: the means of halves are computed again."""
-    rng, tables = np.random.default_rng(clusters), 300
-    numbers, truth = np.repeat(np.arange(clusters), 2), np.tile([True, False], clusters)
-    shown = []
-    for edge in (0.0, 2.0):
-        scores = truth * 0.5 + rng.standard_normal((tables, 2, 2 * clusters))
-        scores[:, 0] += edge * truth
-        pools = [Gap(truth, one) for one in scores]
-        values = np.zeros((2 * clusters, tables))
-        found = of_columns(values, numbers, pools=pools, resamples=400, shares=[True] * tables)
-        shown.append(np.mean([d.p < 0.05 for d in found]))
-        assert all((d.low <= 0 <= d.high) == (d.p >= 0.05) for d in found)
-    assert shown[0] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / tables)
-    assert (clusters < 6 and shown[0] == 0) or clusters >= 6
-    assert clusters < 25 or shown[1] > 0.8
+    for clusters in [1, 3, 6, 10, 25]:
+        rng, tables = np.random.default_rng(clusters), 300
+        numbers, truth = np.repeat(np.arange(clusters), 2), np.tile([True, False], clusters)
+        shown = []
+        for edge in (0.0, 2.0):
+            scores = truth * 0.5 + rng.standard_normal((tables, 2, 2 * clusters))
+            scores[:, 0] += edge * truth
+            pools = [Gap(truth, one) for one in scores]
+            values = np.zeros((2 * clusters, tables))
+            found = of_columns(values, numbers, pools=pools, resamples=400, shares=[True] * tables)
+            shown.append(np.mean([d.p < 0.05 for d in found]))
+            assert all((d.low <= 0 <= d.high) == (d.p >= 0.05) for d in found)
+        assert shown[0] <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / tables)
+        assert (clusters < 6 and shown[0] == 0) or clusters >= 6
+        assert clusters < 25 or shown[1] > 0.8
 
 
 # --- the best of several -----------------------------------------------------------------------
@@ -271,17 +271,20 @@ def test_equal_models_are_rarely_separated_however_many(models: int) -> None:
     assert found / 50 >= 0.9
 
 
-@pytest.mark.parametrize("clusters", [3, 6, 12, 30])
-def test_few_images_separate_no_equal_models(clusters: int) -> None:
-    rng, pages = np.random.default_rng(clusters), 500
-    numbers = np.repeat(np.arange(clusters), 3)
-    shown = [
-        separated(
-            (rng.random((3 * clusters, 8)) < 0.6).astype(float), numbers, resamples=200, seed=page
-        ).any()
-        for page in range(pages)
-    ]
-    assert np.mean(shown) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / pages)
+def test_few_images_separate_no_equal_models() -> None:
+    for clusters in [3, 6, 12, 30]:
+        rng, pages = np.random.default_rng(clusters), 500
+        numbers = np.repeat(np.arange(clusters), 3)
+        shown = [
+            separated(
+                (rng.random((3 * clusters, 8)) < 0.6).astype(float),
+                numbers,
+                resamples=200,
+                seed=page,
+            ).any()
+            for page in range(pages)
+        ]
+        assert np.mean(shown) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / pages)
 
 
 def test_two_models_are_tested_as_a_comparison_does() -> None:

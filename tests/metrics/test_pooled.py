@@ -153,17 +153,17 @@ def test_scores_that_are_probabilities_are_calibrated() -> None:
 # --- weights, transforms, edges ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["auroc", "true_below_threshold", "rank_correlation"])
 @FEW
 @given(seed=SEEDS)
-def test_a_weight_is_a_number_of_copies(name: str, seed: int) -> None:
-    pool = random_pool(seed)
-    weights = np.random.default_rng(seed + 1).integers(0, 4, ones(pool).size)
-    weights[0] = 1
-    copies = repeated(pool, weights)
-    expected = FUNCTIONS[name](copies)(ones(pool))
-    [found] = FUNCTIONS[name](pool)(weights[None].astype(np.float32))
-    assert found == pytest.approx(expected, nan_ok=True)
+def test_a_weight_is_a_number_of_copies(seed: int) -> None:
+    for name in ["auroc", "true_below_threshold", "rank_correlation"]:
+        pool = random_pool(seed)
+        weights = np.random.default_rng(seed + 1).integers(0, 4, ones(pool).size)
+        weights[0] = 1
+        copies = repeated(pool, weights)
+        expected = FUNCTIONS[name](copies)(ones(pool))
+        [found] = FUNCTIONS[name](pool)(weights[None].astype(np.float32))
+        assert found == pytest.approx(expected, nan_ok=True)
 
 
 @FEW
@@ -177,14 +177,14 @@ def test_calibration_keeps_its_curves_and_weighs_its_pairs(seed: int) -> None:
     assert ((alone >= 0) & (alone <= 1)).all()
 
 
-@pytest.mark.parametrize("name", ["auroc", "true_below_threshold", "rank_correlation"])
 @FEW
 @given(seed=SEEDS)
-def test_only_the_order_of_scores_counts(name: str, seed: int) -> None:
-    pool = random_pool(seed)
-    stretched = pool._replace(scores=np.exp(pool.scores.astype(float)) - 7)
-    value, other = (FUNCTIONS[name](one)(ones(pool)) for one in (pool, stretched))
-    assert value == pytest.approx(other)
+def test_only_the_order_of_scores_counts(seed: int) -> None:
+    for name in ["auroc", "true_below_threshold", "rank_correlation"]:
+        pool = random_pool(seed)
+        stretched = pool._replace(scores=np.exp(pool.scores.astype(float)) - 7)
+        value, other = (FUNCTIONS[name](one)(ones(pool)) for one in (pool, stretched))
+        assert value == pytest.approx(other)
 
 
 @FEW
@@ -205,21 +205,23 @@ def test_equal_scores_say_nothing() -> None:
     assert calibration_error(pool)(ones(pool)) < 0.2
 
 
-@pytest.mark.parametrize("name", ["auroc", "true_below_threshold", "calibration_error"])
-def test_without_true_or_false_pairs_there_is_no_number(name: str) -> None:
-    pool = random_pool(0)
-    for truth in (np.zeros(52, dtype=bool), np.ones(52, dtype=bool)):
-        assert np.isnan(FUNCTIONS[name](pool._replace(truth=truth))(ones(pool)))
+def test_without_true_or_false_pairs_there_is_no_number() -> None:
+    for name in ["auroc", "true_below_threshold", "calibration_error"]:
+        pool = random_pool(0)
+        for truth in (np.zeros(52, dtype=bool), np.ones(52, dtype=bool)):
+            assert np.isnan(FUNCTIONS[name](pool._replace(truth=truth))(ones(pool)))
 
 
-@pytest.mark.parametrize("name", [n for n in FUNCTIONS if METRICS[n].expected is not None])
-def test_chance_is_the_mean_of_random_scores(name: str) -> None:
-    rng = np.random.default_rng(5)
-    pool = random_pool(1)
-    found = [FUNCTIONS[name](pool._replace(scores=rng.random(52)))(ones(pool)) for _ in range(3000)]
-    assert np.mean(found) == pytest.approx(
-        METRICS[name].expected, abs=4 * np.std(found) / 3000**0.5
-    )
+def test_chance_is_the_mean_of_random_scores() -> None:
+    for name in [n for n in FUNCTIONS if METRICS[n].expected is not None]:
+        rng = np.random.default_rng(5)
+        pool = random_pool(1)
+        found = [
+            FUNCTIONS[name](pool._replace(scores=rng.random(52)))(ones(pool)) for _ in range(3000)
+        ]
+        assert np.mean(found) == pytest.approx(
+            METRICS[name].expected, abs=4 * np.std(found) / 3000**0.5
+        )
 
 
 # --- intervals ---------------------------------------------------------------------------------
@@ -236,25 +238,27 @@ class OneCase:
         return FUNCTIONS[self.name](taken._replace(clusters=clusters))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_intervals_are_those_of_a_bootstrap_over_clusters(name: str) -> None:
-    pool = random_pool(4, clusters=30, values=200, pairs=300)
-    rows, some = np.arange(len(pool.scores)), np.flatnonzero(pool.clusters > 4)
-    members = {"all": rows, "some": some}
-    column, mine = np.zeros((len(rows), 1)), OneCase(name, pool)
-    averaging = Averaging((-1,), labels=frozenset({"some"}))  # an average does not change it
-    found = estimate(column, pool.clusters, members, averaging, pools=[mine], resamples=POOLED + 99)
-    for label, chosen in members.items():
-        [one] = found[label]
-        drawn = mine.prepare(chosen, np.unique(pool.clusters[chosen], return_inverse=True)[1])
-        held = np.unique(pool.clusters[chosen])
-        weights = np.concatenate([*draw_weights(30, POOLED + 99, 0)])[:POOLED, held]
-        each = np.concatenate([drawn(one) for one in weights[:, None]])
-        low, high = np.nanquantile(each, [0.025, 0.975])
-        assert one.value == pool_value(mine, chosen, pool.clusters)
-        expected = (min(low, one.value), max(high, one.value))
-        assert (one.low, one.high) == pytest.approx(expected)
-        assert one.n == len(chosen)
+def test_intervals_are_those_of_a_bootstrap_over_clusters() -> None:
+    for name in FUNCTIONS:
+        pool = random_pool(4, clusters=30, values=200, pairs=300)
+        rows, some = np.arange(len(pool.scores)), np.flatnonzero(pool.clusters > 4)
+        members = {"all": rows, "some": some}
+        column, mine = np.zeros((len(rows), 1)), OneCase(name, pool)
+        averaging = Averaging((-1,), labels=frozenset({"some"}))  # an average does not change it
+        found = estimate(
+            column, pool.clusters, members, averaging, pools=[mine], resamples=POOLED + 99
+        )
+        for label, chosen in members.items():
+            [one] = found[label]
+            drawn = mine.prepare(chosen, np.unique(pool.clusters[chosen], return_inverse=True)[1])
+            held = np.unique(pool.clusters[chosen])
+            weights = np.concatenate([*draw_weights(30, POOLED + 99, 0)])[:POOLED, held]
+            each = np.concatenate([drawn(one) for one in weights[:, None]])
+            low, high = np.nanquantile(each, [0.025, 0.975])
+            assert one.value == pool_value(mine, chosen, pool.clusters)
+            expected = (min(low, one.value), max(high, one.value))
+            assert (one.low, one.high) == pytest.approx(expected)
+            assert one.n == len(chosen)
 
 
 def test_all_pooled_metrics_are_tried() -> None:
