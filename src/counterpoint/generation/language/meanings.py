@@ -1,4 +1,4 @@
-"""The word lists `words/*.toml`: meanings of words, read and checked.
+"""The word lists `words/*.toml`: meanings of words.
 
 A file holds fields; a field holds meanings; a meaning is one line (or only its word):
 
@@ -26,31 +26,23 @@ A file holds fields; a field holds meanings; a meaning is one line (or only its 
     [size.nouns]                         # lists of nouns that several meanings use
     kin = ["brother", "sister"]
 
-(TOML needs a meaning on one line.) Meanings on different scales of a field do not contradict.
+(TOML needs a meaning on one line.) Meanings on different scales of a field do not contradict. The
+tests check that the lists are well-formed and that the heads they name exist.
 """
 
 from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal
 
 Subtype = Literal["att", "obj", "rel"]
 Pos = Literal["ADJ", "NOUN", "VERB", "ADP", "NUM", "ADV"]
 Contrast = Literal["exclusive", "rival", "none"]
-
-_TEXTS: Final = (
-    *("words", "also", "near", "opposites", "instead", "kinds"),
-    *("only_with", "not_with"),
-)
-_FLAGS: Final = ("symmetric", "mutual")
-_STRINGS: Final = ("scale", "converse", "note")
-_FIELD: Final = {"subtype": get_args(Subtype), "pos": get_args(Pos), "contrast": get_args(Contrast)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,147 +79,54 @@ class Meaning:
         return (*self.words, *self.narrower, *self.doubtful)
 
 
-class LexiconError(ValueError):
-    """A word list is malformed: a bug in this package, not a mistake of the user."""
-
-
 def read_files() -> tuple[tuple[Meaning, ...], str]:
     """All meanings in the order of the files' names, and a digest of what was read."""
-    folder = resources.files("counterpoint.generation.language") / "words"
+    folder = resources.files(__package__) / "words"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     digest = hashlib.sha256("\0".join(part for pair in texts.items() for part in pair).encode())
-    return read_texts(texts), digest.hexdigest()[:12]
+    return read_texts(texts.values()), digest.hexdigest()[:12]
 
 
-def read_texts(texts: Mapping[str, str]) -> tuple[Meaning, ...]:
-    """The meanings of word lists by name; LexiconError says what is wrong, and where."""
-    found: list[Meaning] = []
-    fields: set[str] = set()
-    for name, text in texts.items():
-        try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise LexiconError(f"{name}: {error}") from None
-        for field, table in tables.items():
-            _expect(field not in fields, f"{name}: the field {field!r} is there twice")
-            fields.add(field)
-            found += _read_field(field, table, f"{name}: [{field}]")
-    _check_names(found)
-    return tuple(found)
+def read_texts(texts: Iterable[str]) -> tuple[Meaning, ...]:
+    """The meanings of word lists."""
+    return tuple(
+        _read(field, table, row if isinstance(row, dict) else {"words": [row]})
+        for text in texts
+        for field, table in tomllib.loads(text).items()
+        for row in table["meanings"]
+    )
 
 
-def _read_field(field: str, table: Any, where: str) -> Iterator[Meaning]:
-    _expect(isinstance(table, dict), f"{where}: is not a table")
-    known = {*_FIELD, "kinds", "meanings", "nouns"}
-    _expect(set(table) <= known, f"{where}: unknown: {sorted(set(table) - known)}")
-    for key, choices in _FIELD.items():
-        _expect(table.get(key) in choices, f"{where}: {key} should be one of {choices}")
-    rows = table.get("meanings")
-    _expect(isinstance(rows, list) and bool(rows), f"{where}: has no meanings")
-    for row in rows:
-        entry = row if isinstance(row, dict) else {"words": [row]}
-        yield _read_meaning(field, table, entry, f"{where}: {entry.get('words')}")
+def _read(field: str, table: Mapping[str, Any], row: Mapping[str, Any]) -> Meaning:
+    def nouns(names: Iterable[str]) -> frozenset[str]:
+        """With the field's own lists ("@name") written out."""
+        lists = (table["nouns"][n[1:]] if n.startswith("@") else [n] for n in names)
+        return frozenset(noun for some in lists for noun in some)
 
+    def by_word(key: str) -> Mapping[str, frozenset[str]]:
+        return MappingProxyType({word: nouns(names) for word, names in row.get(key, {}).items()})
 
-def _read_meaning(field: str, table: Mapping[str, Any], row: dict[str, Any], at: str) -> Meaning:
-    known = {*_TEXTS, *_FLAGS, *_STRINGS, "doubtful", "narrower", "sure"}
-    _expect(set(row) <= known, f"{at}: unknown: {sorted(set(row) - known)}")
-    texts = {key: _texts(row.get(key, []), f"{at}: {key}") for key in _TEXTS}
-    flags = {key: row.get(key, False) for key in _FLAGS}
-    strings = {key: row.get(key, "") for key in _STRINGS}
-    doubtful, narrower, sure = (row.get(key, {}) for key in ("doubtful", "narrower", "sure"))
-    _expect(bool(texts["words"]), f"{at}: no words")
-    _expect(all(isinstance(flag, bool) for flag in flags.values()), f"{at}: a flag is true or not")
-    _expect(all(isinstance(s, str) for s in strings.values()), f"{at}: a text is expected")
-    _expect(isinstance(doubtful, dict), f"{at}: doubtful should say why, word by word")
-    _expect(all(isinstance(why, str) and why for why in doubtful.values()), f"{at}: doubtful: why?")
-    for key, nouns in (("narrower", narrower), ("sure", sure)):
-        _expect(isinstance(nouns, dict), f"{at}: {key} should name nouns, word by word")
-    _expect(set(sure) <= set(doubtful), f"{at}: sure: not among the doubtful words")
-    rest = _texts([*doubtful, *narrower], f"{at}: doubtful or narrower")
-    once = [*texts["words"], *rest, *texts["also"]]
-    _expect(len(set(once)) == len(once), f"{at}: a word is there twice: {_repeated(once)}")
-    kinds = texts["kinds"] or (_texts(table["kinds"], at) if "kinds" in table else ())
+    kinds = row.get("kinds", table.get("kinds", ()))
     return Meaning(
         field=field,
         subtype=table["subtype"],
         pos=table["pos"],
         contrast=table["contrast"],
-        words=texts["words"],
-        doubtful=MappingProxyType(dict(doubtful)),
-        narrower=_by_word(narrower, table.get("nouns", {}), at),
-        sure=_by_word(sure, table.get("nouns", {}), at),
-        also=frozenset(texts["also"]),
-        near=frozenset(texts["near"]),
-        opposites=texts["opposites"],
-        instead=texts["instead"],
-        kinds=tuple(kind for kind in kinds if kind not in texts["words"]),
-        only_with=_nouns(texts["only_with"], table.get("nouns", {}), at),
-        not_with=_nouns(texts["not_with"], table.get("nouns", {}), at),
-        **flags,
-        **strings,
+        words=tuple(row["words"]),
+        doubtful=MappingProxyType(row.get("doubtful", {})),
+        narrower=by_word("narrower"),
+        sure=by_word("sure"),
+        also=frozenset(row.get("also", ())),
+        near=frozenset(row.get("near", ())),
+        opposites=tuple(row.get("opposites", ())),
+        instead=tuple(row.get("instead", ())),
+        kinds=tuple(kind for kind in kinds if kind not in row["words"]),
+        scale=row.get("scale", ""),
+        symmetric=row.get("symmetric", False),
+        mutual=row.get("mutual", False),
+        converse=row.get("converse", ""),
+        only_with=nouns(row.get("only_with", ())),
+        not_with=nouns(row.get("not_with", ())),
+        note=row.get("note", ""),
     )
-
-
-def _by_word(
-    rows: Mapping[str, Any], lists: Mapping[str, Any], at: str
-) -> Mapping[str, frozenset[str]]:
-    """The nouns of each word."""
-    return MappingProxyType(
-        {word: _nouns(_texts(names, f"{at}: {word}"), lists, at) for word, names in rows.items()}
-    )
-
-
-def _nouns(names: Iterable[str], lists: Mapping[str, Any], where: str) -> frozenset[str]:
-    """Nouns, with the field's own lists ("@name") written out."""
-    found: set[str] = set()
-    for name in names:
-        if name.startswith("@"):
-            _expect(name[1:] in lists, f"{where}: there is no list {name!r}")
-            found |= set(_texts(lists[name[1:]], f"{where}: {name}"))
-        else:
-            found.add(name)
-    return frozenset(found)
-
-
-def _texts(values: Any, where: str) -> tuple[str, ...]:
-    _expect(isinstance(values, list), f"{where}: a list is expected")
-    for value in values:
-        _expect(isinstance(value, str), f"{where}: {value!r} is not a text")
-        _expect(
-            bool(value) and value == " ".join(value.lower().split()),
-            f"{where}: {value!r} should be lower-case, with single blanks",
-        )
-    _expect(len(set(values)) == len(values), f"{where}: twice: {_repeated(values)}")
-    return tuple(values)
-
-
-def _check_names(meanings: Sequence[Meaning]) -> None:
-    """Every head that a meaning names exists, and relations fit together."""
-    heads = {(meaning.subtype, meaning.head): meaning for meaning in meanings}
-    for meaning in meanings:
-        at = f"[{meaning.field}]: {meaning.head!r}"
-        named = (*sorted(meaning.near), *meaning.opposites, *meaning.instead, *meaning.kinds)
-        missing = [name for name in named if (meaning.subtype, name) not in heads]
-        _expect(not missing, f"{at}: names heads that are not there: {missing}")
-        itself = {meaning.head} & {*meaning.near, *meaning.opposites}
-        _expect(not itself, f"{at}: is said to be near or opposite to itself")
-        both = meaning.near.intersection(meaning.opposites)
-        _expect(not both, f"{at}: near and opposite: {sorted(both)}")
-        _expect(not (meaning.symmetric and meaning.converse), f"{at}: symmetric, with a converse")
-        if meaning.converse:
-            other = heads.get((meaning.subtype, meaning.converse))
-            _expect(
-                other is not None and other.converse == meaning.head,
-                f"{at}: the converse of its converse should be itself",
-            )
-
-
-def _repeated(words: Sequence[str]) -> list[str]:
-    return [word for word, count in Counter(words).items() if count > 1]
-
-
-def _expect(good: bool, otherwise: str) -> None:
-    if not good:
-        raise LexiconError(otherwise)
