@@ -204,9 +204,8 @@ def test_duplicates_and_other_captions() -> None:
     ).rejected
 
 
-@pytest.mark.parametrize(
-    ("type_", "caption", "text", "fault"),
-    [
+def test_minimal() -> None:
+    for type_, caption, text, fault in [
         ("swap", "a dog and two cats", "two cats and a dog", ""),
         ("swap", "an apple on a box", "a box on an apple", ""),
         ("swap", "a dog chases a cat", "a cat chases dogs", "bag changed"),
@@ -234,16 +233,13 @@ def test_duplicates_and_other_captions() -> None:
             "an old brown horse to the right of a small white dog",
             "",
         ),
-    ],
-)
-def test_minimal(type_: str, caption: str, text: str, fault: str) -> None:
-    assert CHECKS["minimal"](TextChange(caption, text), Claim("negative", type_)) == fault
+    ]:
+        assert CHECKS["minimal"](TextChange(caption, text), Claim("negative", type_)) == fault
 
 
 # The damaged words of the hard-positives data, and replacements that are none.
-@pytest.mark.parametrize(
-    ("caption", "text", "broken"),
-    [
+def test_whole_words() -> None:
+    for caption, text, broken in [
         ("plant covered in green leaf", "plant covecrimson in green leaf", True),
         ("window belonging to long building", "window belengthying to lengthy building", True),
         ("white whiteboard", "ivory ivoryboard", True),
@@ -258,30 +254,24 @@ def test_minimal(type_: str, caption: str, text: str, fault: str) -> None:
         ("a man in a wetsuit", "a man in a swimsuit", False),
         ("a Kawasaki", "a Yamaha", False),
         ("two men on four-wheelers", "four men on two-wheelers", False),
-    ],
-)
-def test_whole_words(caption: str, text: str, broken: bool) -> None:
-    fault = CHECKS["whole-words"](TextChange(caption, text), Claim("positive", "replace"))
-    assert fault == ("a word is broken" if broken else "")
+    ]:
+        fault = CHECKS["whole-words"](TextChange(caption, text), Claim("positive", "replace"))
+        assert fault == ("a word is broken" if broken else "")
 
 
-@pytest.mark.parametrize(
-    ("article", "words"),
-    [
+def test_articles_fit() -> None:
+    for article, words in [
         ("an", "apple hour honest heir umbrella 8 11 18 uninteresting MRI unimportant"),
         ("a", "dog unicorn European one-way one ewe user house uniform NATO used once 1"),
-    ],
-)
-def test_articles_fit(article: str, words: str) -> None:
-    other = "a" if article == "an" else "an"
-    for word in words.split():
-        assert fits(article, word), word
-        assert word in ("MRI", "NATO") or not fits(other, word), word
+    ]:
+        other = "a" if article == "an" else "an"
+        for word in words.split():
+            assert fits(article, word), word
+            assert word in ("MRI", "NATO") or not fits(other, word), word
 
 
-@pytest.mark.parametrize(
-    ("caption", "text", "fault"),
-    [
+def test_articles() -> None:
+    for caption, text, fault in [
         ("a black shirt", "a ebony shirt", "a or an"),
         ("a ebony shirt", "a ivory shirt", "a or an"),
         ("a orange cat on a bed", "a orange cat on a box", ""),
@@ -290,16 +280,13 @@ def test_articles_fit(article: str, words: str) -> None:
         ("a dog, a cat", "a dog,a cow", "lost blank"),
         ("a dog. A cat", "a dog.Another cat", "lost blank"),
         ("3.5 dogs at 5:30", "3.5 cats at 5:30", ""),
-    ],
-)
-def test_articles(caption: str, text: str, fault: str) -> None:
-    assert CHECKS["articles"](TextChange(caption, text), Claim("negative", "replace")) == fault
-    assert not CHECKS["articles"](TextChange(caption, text), Claim("negative", "shuffle"))
+    ]:
+        assert CHECKS["articles"](TextChange(caption, text), Claim("negative", "replace")) == fault
+        assert not CHECKS["articles"](TextChange(caption, text), Claim("negative", "shuffle"))
 
 
-@pytest.mark.parametrize(
-    ("caption", "text", "fault"),
-    [
+def test_format() -> None:
+    for caption, text, fault in [
         ("A dog", "a cat", "initial capital"),
         ("a dog", "A cat", "initial capital"),
         ("A dog and a cow", "a cow and a dog", "initial capital"),
@@ -315,15 +302,12 @@ def test_articles(caption: str, text: str, fault: str) -> None:
         ("bikes passing Burger King", "King passing Burger bikes", ""),
         ("A photo from the 1960s", "1960s from the a photo", ""),
         ("the remote and a TV", "TV and the remote a", ""),
-    ],
-)
-def test_format(caption: str, text: str, fault: str) -> None:
-    assert CHECKS["format"](TextChange(caption, text), Claim("negative", "replace")) == fault
+    ]:
+        assert CHECKS["format"](TextChange(caption, text), Claim("negative", "replace")) == fault
 
 
-@pytest.mark.parametrize(
-    ("given_text", "expected"),
-    [
+def test_uniform() -> None:
+    for given_text, expected in [
         ("a dog. ", "A dog."),  # the authors' code makes ".." of this
         ("A DOG ON A BED", "A dog on a bed."),
         ("  two   dogs !", "Two dogs."),
@@ -332,32 +316,26 @@ def test_format(caption: str, text: str, fault: str) -> None:
         ('"hi" says a sign', '"Hi" says a sign.'),
         ("...", ""),
         ("", ""),
-    ],
-)
-def test_uniform(given_text: str, expected: str) -> None:
-    assert uniform(given_text) == expected
+    ]:
+        assert uniform(given_text) == expected
 
 
-@pytest.mark.parametrize(
-    ("caption", "text", "expected"),
-    [
+def test_like() -> None:
+    for caption, text, expected in [
         ("A dog on a bed. ", "a cat on a bed", "A cat on a bed. "),
         ("a dog on a bed", "A cat on a bed .", "a cat on a bed"),
         ("A DOG ON A BED", "a cat on a bed.", "A CAT ON A BED"),
         (" a dog, a cow", "A cat , a cow.", " a cat, a cow"),
         ("a dog on TV", "TV on a dog", "TV on a dog"),
-    ],
-)
-def test_like(caption: str, text: str, expected: str) -> None:
-    assert like(caption, text) == expected
+    ]:
+        assert like(caption, text) == expected
 
 
 # --- other captions of the image ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("caption", "text", "other", "said"),
-    [
+def test_what_another_caption_says() -> None:
+    for caption, text, other, said in [
         ("a dog on a couch", "a cat on a couch", "a dog and a kitten on a sofa", True),
         ("a dog on a couch", "a cat on a couch", "a dog on a sofa", False),
         ("a red car", "a blue car", "a blue vehicle on a road", True),
@@ -372,12 +350,10 @@ def test_like(caption: str, text: str, expected: str) -> None:
         ("a lamp on a table", "a hot dog on a table", "a dog under a table", False),
         ("a man on a road", "a man and a dog on a road", "a man walks his dog", True),
         ("a man on a road", "a man and a cat on a road", "a man walks his dog", False),
-    ],
-)
-def test_what_another_caption_says(caption: str, text: str, other: str, said: bool) -> None:
-    type_: Type = "add" if len(text.split()) > len(caption.split()) + 1 else "replace"
-    others = [normal("an unrelated view"), normal(other)]
-    for known in (others, others[::-1], frozenset(others)):
-        reason = CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_, known))
-        assert reason == ("said by another caption" if said else "")
-    assert CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_)) == ""
+    ]:
+        type_: Type = "add" if len(text.split()) > len(caption.split()) + 1 else "replace"
+        others = [normal("an unrelated view"), normal(other)]
+        for known in (others, others[::-1], frozenset(others)):
+            reason = CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_, known))
+            assert reason == ("said by another caption" if said else "")
+        assert CHECKS["meaning"](TextChange(caption, text), Claim("negative", type_)) == ""

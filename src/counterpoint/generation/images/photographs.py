@@ -29,7 +29,7 @@ from counterpoint._util.store import digest
 from counterpoint.cases import ImageRef
 from counterpoint.generation.images.backends import ImageFolder, seed_of
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.sentences import word_set
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import numbers
 from counterpoint.generation.registry import Rejection
 from counterpoint.images import Picture
@@ -37,42 +37,6 @@ from counterpoint.images import Picture
 _VERSION: Final = "1"  # part of every file's name: raise it when any pixel changes
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
 
-SIDES: Final = word_set(
-    """left right leftmost rightmost lefthand righthand leftward rightward east west eastern western
-    clockwise counterclockwise anticlockwise"""
-)
-WRITINGS: Final = word_set(
-    """text texts word words letter letters lettering writing written writes reads reading says
-    saying said spells spelling sign signs signage logo logos label labels labeled labelled number
-    numbers numbered digit digits numeral numerals clock clocks o'clock time poster
-    posters billboard billboards banner banners graffiti map maps menu menus newspaper
-    newspapers magazine magazines
-    book books license licence scoreboard score calendar keyboard keyboards"""
-)
-EDGES: Final = word_set(
-    """left right top bottom edge edges corner corners border middle center centre centered side
-    sides background foreground distance distant far horizon surrounded surrounding full whole
-    entire several many multiple numerous all every row rows group groups crowd crowded bunch lots
-    various wide panorama panoramic view aerial between frame empty only alone nobody no"""
-)
-LIGHT: Final = word_set(
-    """light lights lighted lit lighting dark darkened darkness dim dimly bright brightly brighter
-    glow glowing gloomy shadow shadows shadowy shade shaded silhouette silhouetted night nighttime
-    evening dusk dawn sunset sunrise twilight morning day daytime daylight midday sun sunny sunlit
-    sunlight sunshine moon moonlight moonlit overcast cloudy cloud clouds foggy fog storm stormy
-    lamp lamps candle candles candlelit neon fluorescent flash headlights streetlight streetlights
-    pale black white grey gray hazy"""
-)
-TINTS: Final = word_set(
-    """colour colours color colors coloured colored colourful colorful multicolored multicoloured
-    sepia monochrome monochromatic grayscale greyscale rainbow sunset sunrise ripe unripe rusty rust
-    rusted autumn autumnal fall blond blonde brunette redhead redheaded pale vivid faded dark bright
-    brightly light neon tanned golden"""
-)
-SHARPNESS: Final = word_set(
-    """blurry blurred blur blurs grainy grain pixelated sharp crisp clear clearly detailed detail
-    quality focus focused unfocused noisy fuzzy hazy"""
-)
 _FEWEST_PIXELS: Final = 32  # of a side that is still cropped
 
 
@@ -84,7 +48,7 @@ def colours() -> frozenset[str]:
         for meaning in lexicon.fields()["colour"]
         for word in (*meaning.offered(), *meaning.also)
     )
-    return TINTS | {word for phrase in named for word in phrase.split() if len(word) > 2}
+    return WORDS.tints | {word for phrase in named for word in phrase.split() if len(word) > 2}
 
 
 def said(captions: Iterable[str]) -> tuple[str, ...]:
@@ -100,17 +64,17 @@ def refusal(change: str, captions: Iterable[str], *, boxed: bool = False) -> Rej
     if change == "flip":
         written = any(mark in text for text in texts for mark in '"“”')
         digits = any(word.isdigit() for word in words)
-        if found & SIDES:
+        if found & WORDS.photograph_sides:
             return Rejection("flip: a side is named")
-        if found & WRITINGS or written or digits:
+        if found & WORDS.writings or written or digits:
             return Rejection("flip: a text, a number or a clock is named")
-    if change == "crop" and not boxed and (found & EDGES or numbers(words)):
+    if change == "crop" and not boxed and (found & WORDS.edges or numbers(words)):
         return Rejection("crop: a number or a place in the picture is named, and there is no box")
     if change == "colour" and found & colours():
         return Rejection("colour: a colour is named")
-    if change == "brightness" and found & LIGHT:
+    if change == "brightness" and found & WORDS.lights:
         return Rejection("brightness: light, darkness or a time of day is named")
-    if change == "compression" and found & SHARPNESS:
+    if change == "compression" and found & WORDS.sharpness:
         return Rejection("compression: the sharpness is named")
     return None
 

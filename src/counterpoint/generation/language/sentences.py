@@ -35,11 +35,6 @@ ADJECTIVES: Final = frozenset({"JJ", "JJR", "JJS"})
 FINITE: Final = frozenset({"VBZ", "VBP", "VBD"})
 
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text: a list of words without a quotation mark around each."""
-    return frozenset(text.split())
-
-
 class Token(NamedTuple):
     """A word or mark, its Penn tag and its part of speech."""
 
