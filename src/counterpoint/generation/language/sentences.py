@@ -60,6 +60,19 @@ class Sentence:
         """The text of a range of tokens."""
         return self.text[self.tokens[start].start : self.tokens[end - 1].end]
 
+    @property
+    def end(self) -> int:
+        """The number of tokens without a final mark."""
+        return len(self.tokens) - (self.tokens[-1].tag == ".")
+
+    def word(self, place: int) -> str:
+        """A token in lower case; empty before the first and behind the last."""
+        return self.tokens[place].lower if 0 <= place < len(self.tokens) else ""
+
+    def words(self, start: int, end: int) -> str:
+        """A range of tokens in lower case, with single blanks."""
+        return " ".join([token.lower for token in self.tokens[start:end]])
+
     def lemma(self, number: int) -> str:
         return self.lemmas[number]
 

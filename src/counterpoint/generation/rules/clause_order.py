@@ -35,7 +35,6 @@ from counterpoint.generation.rules.clauses import (
     is_scene,
     last_place,
     phrase_at,
-    words as words_of,
 )
 
 _PARTICLES: Final = {"hold": ("up", "out"), "blow": ("out",), "lift": ("up",), "cut": ("up",)}
@@ -112,7 +111,7 @@ def _to_active(sentence: Sentence, said: Clause) -> str:
 
 
 def _particle(sentence: Sentence, place: int, verb: str) -> str:
-    word = words_of(sentence, (place, place + 1))
+    word = sentence.words(place, place + 1)
     return word if word in _PARTICLES.get(verb, ()) else ""
 
 
@@ -152,7 +151,7 @@ def _only_place(sentence: Sentence, start: int, end: int, verb: str, *, wave: bo
     if (
         verb not in WORDS.contact
         or where is None
-        or words_of(sentence, where) not in WORDS.passive_places
+        or sentence.words(*where) not in WORDS.passive_places
     ):
         return False
     place = phrase_at(sentence, where[1]) if where[1] < end else None
@@ -221,7 +220,7 @@ def _place_first(sentence: Sentence, said: Clause) -> Iterator[Draft]:
     noun = phrase_at(sentence, where[1])
     if noun is None or not is_scene(sentence.lemma(noun.noun)):
         return
-    if words_of(sentence, where) not in WORDS.settings or not _is_whole(sentence, said, where[0]):
+    if sentence.words(*where) not in WORDS.settings or not _is_whole(sentence, said, where[0]):
         return
     verb = tokens[said.head].text
     if said.copula < 0 and said.said != "does":

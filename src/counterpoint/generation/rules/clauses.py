@@ -70,11 +70,11 @@ def is_enclosed(noun: str) -> bool:
 def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
     """The noun phrase at a token, with what "of" adds: "a red and white bus", "a group of men"."""
     found = _simple(sentence, start)
-    if found is None or not _follows(sentence, found.end, "of"):
+    if found is None or sentence.word(found.end) != "of":
         return found
     inner = _simple(sentence, found.end + 1)
     name = sentence.lemma(found.noun)
-    if inner is None or name in WORDS.not_heads - {"lot"} or _follows(sentence, inner.end, "of"):
+    if inner is None or name in WORDS.not_heads - {"lot"} or sentence.word(inner.end) == "of":
         return None
     if sentence.tokens[found.noun - 1].tag in NOUNS and found.noun > start:
         return None  # "a parking lot of a store"
@@ -147,15 +147,11 @@ def _joins_adjectives(sentence: Sentence, place: int) -> bool:
     return all(tokens[i].tag in ADJECTIVES for i in (place - 1, place + 1) if 0 <= i < len(tokens))
 
 
-def _follows(sentence: Sentence, place: int, word: str) -> bool:
-    return place < len(sentence.tokens) and sentence.tokens[place].lower == word
-
-
 @lru_cache(1)  # several rules ask in turn
 def clause(sentence: Sentence) -> Clause | None:
     """The clause of a caption; None if it is not clear."""
     tokens = sentence.tokens
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     if end < 3 or any(t.lower in WORDS.unsaid or t.tag == "." for t in tokens[:end]):
         return None
     if not _ODD.isdisjoint(sentence.text) or tokens[0].text[:1].isdigit():
@@ -182,11 +178,11 @@ def _subject(sentence: Sentence, start: int) -> NounPhrase | None:
     first = phrase_at(sentence, start)
     if first is None or sentence.lemma(first.noun) in WORDS.not_heads:
         return None
-    if _follows(sentence, first.end, "in"):
+    if sentence.word(first.end) == "in":
         clothes = phrase_at(sentence, first.end + 1)
         if clothes is not None and is_worn(sentence, clothes.noun):
             return first._replace(end=clothes.end)
-    if _follows(sentence, first.end, "and"):
+    if sentence.word(first.end) == "and":
         second = phrase_at(sentence, first.end + 1)
         tags = sentence.tokens[start].tag, sentence.tokens[first.end + 1].tag
         if second is None or (tags[0] in _DETERMINERS) != (tags[1] in _DETERMINERS):
@@ -207,14 +203,14 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
         return "done"
     if token.tag in ("VBZ", "VBP") and token.pos == "VERB" and not copula:
         return "does"
-    if words(sentence, (place, place + 2)) in ("full of", "about to", "ready to", "ready for"):
+    if sentence.words(place, place + 2) in ("full of", "about to", "ready to", "ready for"):
         return "done"
     if token.lower == "with" and not copula:
         return "with"
     where = prepositions().at(sentence, place)
     if where is None or token.tag not in ("IN", "JJ", "RB"):
         return None
-    name = " ".join(t.lower for t in sentence.tokens[where[0] : where[1]])
+    name = sentence.words(*where)
     after = phrase_at(sentence, where[1]) if where[1] < len(sentence.tokens) else None
     if name not in WORDS.places or after is None:
         return None
@@ -261,7 +257,7 @@ def has_article(sentence: Sentence, phrase: NounPhrase) -> bool:
 def exists(sentence: Sentence) -> NounPhrase | None:
     """The first phrase of a caption without a verb of its own: "there is" can stand before it."""
     tokens = sentence.tokens
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     first = _simple(sentence, 0)
     if (
         first is None
@@ -284,7 +280,7 @@ def exists(sentence: Sentence) -> NounPhrase | None:
 def is_view(sentence: Sentence) -> bool:
     """Whether the caption names itself: "a black and white photo of a couple"."""
     tokens = sentence.tokens
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     of = next((i for i in range(1, end) if tokens[i].lower == "of"), end)
     if tokens[0].lower not in ("a", "an") or tokens[of - 1].lower not in WORDS.views or of == end:
         return False
@@ -325,7 +321,7 @@ def last_place(sentence: Sentence, said: Clause) -> Range | None:
     """The preposition of the phrase that ends the caption."""
     for place in range(said.end - 2, said.head - 1, -1):
         where = prepositions().at(sentence, place)
-        if where is not None and words(sentence, where) in WORDS.places:
+        if where is not None and sentence.words(*where) in WORDS.places:
             inner = prepositions().at(sentence, place - 1)  # "on" of "on top of"
             where = inner if inner is not None and inner[1] >= where[1] else where
             after = phrase_at(sentence, where[1])
@@ -349,7 +345,3 @@ def verbs_joined(sentence: Sentence, start: int, end: int) -> bool:
         tokens[i].lower in ("and", "or", "but", ",") and tokens[i + 1].pos in ("VERB", "ADV")
         for i in range(start, end - 1)
     )
-
-
-def words(sentence: Sentence, where: Range) -> str:
-    return " ".join(token.lower for token in sentence.tokens[where[0] : where[1]])

@@ -187,9 +187,7 @@ def _suits(sentence: Sentence, start: int, end: int, saying: Saying) -> bool:
         return False
     if saying.follows:
         after = tokens[end] if end < len(tokens) else None
-        if (after.lower if after else "") not in saying.follows and (
-            after is None or after.tag not in saying.follows
-        ):
+        if saying.follows.isdisjoint((sentence.word(end), after.tag if after else "")):
             return False
     if saying.needs and saying.needs.isdisjoint(sentence.lemmas):
         return False

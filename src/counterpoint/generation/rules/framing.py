@@ -45,7 +45,6 @@ from counterpoint.generation.rules.clauses import (
     is_view,
     phrase_at,
     verbs_joined,
-    words as words_of,
 )
 
 # How often a form is made that nearly every caption could have. (The others are of rare captions.)
@@ -167,7 +166,7 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
         and not _says_more(sentence, said)
     ):
         yield ("is" if said.said != "does" else "doing"), f"{be} {bare}"
-    down = words_of(sentence, (said.head + 1, said.head + 2)) == "down"  # "sits down" is a movement
+    down = sentence.words(said.head + 1, said.head + 2) == "down"  # "sits down" is a movement
     if head.tag != "VBG":  # the tagger took it for a noun
         return
     if said.said == "doing" and not down and not verbs_joined(sentence, said.head, said.end):
@@ -218,7 +217,7 @@ def _two_subjects(sentence: Sentence, said: Clause) -> bool:
 
 def _says_more(sentence: Sentence, said: Clause) -> bool:
     """ "made of brick on a corner": "is made of brick" leaves the corner behind."""
-    if said.said != "done" or words_of(sentence, (said.head + 1, said.head + 2)) != "of":
+    if said.said != "done" or sentence.words(said.head + 1, said.head + 2) != "of":
         return False
     phrase = phrase_at(sentence, said.head + 2)
     return phrase is None or phrase.end < said.end
@@ -314,7 +313,7 @@ def _stands_alone(sentence: Sentence, place: int) -> bool:
     if token.tag in ("VBG", "VBN") and token.pos == "VERB":
         return place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag != "."
     where = prepositions().at(sentence, place)
-    return where is not None and words_of(sentence, where) in WORDS.places
+    return where is not None and sentence.words(*where) in WORDS.places
 
 
 RELATIVE: Final = Rule(

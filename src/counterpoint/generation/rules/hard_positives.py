@@ -148,7 +148,7 @@ def _may_be_sitting(sentence: Sentence, place: int) -> bool:
 def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     token = sentence.tokens[place]
     lemma = sentence.lemma(place) if token.pos == "VERB" else token.lower.removesuffix("ing")
-    after = sentence.tokens[place + 1].lower if place + 1 < len(sentence.tokens) else ""
+    after = sentence.word(place + 1)
     if lemma in ("sit", "sitt"):
         form = "seated" if token.tag == "VBG" or token.pos != "VERB" else ""
         form = f"{_BE[token.tag]} seated" if token.tag in _BE else form
@@ -214,7 +214,7 @@ def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     where = _PREPOSITIONS.at(sentence, place)
     if where is None or where[1] == len(tokens):
         return
-    name = " ".join(token.lower for token in tokens[place : where[1]])
+    name = sentence.words(*where)
     if not _other_sense(sentence, name, *where):
         synonym = _RELATIONS[name]
         form = in_form_of(tokens[place], synonym, "IN")

@@ -64,7 +64,7 @@ def relation_slot(sentence: Sentence, place: int) -> Slot | None:
         return None
     if where[1] - where[0] == 1 and token.tag not in ("IN", "RP"):
         return None  # "an outside restaurant"
-    word = " ".join(token.lower for token in sentence.tokens[where[0] : where[1]])
+    word = sentence.words(*where)
     return Slot(where, word, "ADP", "rel", object_of(sentence, where[1]))
 
 

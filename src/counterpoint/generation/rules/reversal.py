@@ -46,7 +46,6 @@ from counterpoint.generation.rules.clauses import (
     last_place,
     may_be_verb,
     phrase_at,
-    words as words_of,
 )
 
 _IDIOMS: Final = frozenset(
@@ -124,7 +123,7 @@ def _mistagged(sentence: Sentence, place: int) -> Range | None:
 def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
     """ "a lady wearing skis and a man holding skis": both sides are a whole caption."""
     tokens = sentence.tokens
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     if right is None or right[1] >= end or tokens[right[1]].tag != "VBG":
         return ""
     left = noun_phrase_after(sentence, 0)
@@ -138,7 +137,7 @@ def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
 def _participles(sentence: Sentence, joint: int) -> str:
     """ "wearing glasses and holding a wine bottle", to the end of the caption."""
     tokens = sentence.tokens
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     tag = tokens[joint + 1].tag
     starts = [i for i in range(joint) if tokens[i].tag == tag and tokens[i].pos == "VERB"]
     if len(starts) != 1 or starts[0] == 0 or tokens[joint + 1].pos != "VERB" or tag != "VBG":
@@ -263,7 +262,7 @@ def _sides_turned(sentence: Sentence) -> Draft | None:
 def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     """Only for a caption of two things and a relation: other words might belong to one of them."""
     tokens = sentence.tokens
-    name = " ".join(token.lower for token in tokens[relation[0] : relation[1]])
+    name = sentence.words(*relation)
     symmetric = lexicon.is_symmetric(name)
     other = name if symmetric else lexicon.converse(name)
     if not other:
@@ -271,7 +270,7 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     copula = relation[0] - 1 if tokens[relation[0] - 1].lower in WORDS.all_copulas else None
     left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
     right = noun_phrase_after(sentence, relation[1])
-    end = len(tokens) - (tokens[-1].tag == ".")
+    end = sentence.end
     if left is None or right is None or left[0] != 0 or right[1] != end:
         return None
     if any(token.tag == "PRP$" for token in tokens[right[0] : right[1]]):
@@ -299,7 +298,7 @@ def _place_turned(sentence: Sentence) -> Draft | None:
     if said.said == "with":
         return _without_pronoun(sentence, said)
     where = last_place(sentence, said)
-    if where is None or words_of(sentence, where) not in WORDS.turned:
+    if where is None or sentence.words(*where) not in WORDS.turned:
         return None
     posture = where[0] == said.head + 1 and sentence.lemma(said.head) in WORDS.still
     if not (where[0] == said.head or (posture and said.said in ("doing", "done"))):
@@ -333,7 +332,7 @@ def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
     ):
         place += 1
     where = prepositions().at(sentence, place) if place < said.end - 1 else None
-    if where is None or where[1] != said.end - 1 or words_of(sentence, where) not in WORDS.turned:
+    if where is None or where[1] != said.end - 1 or sentence.words(*where) not in WORDS.turned:
         return None
     if not (is_open(sentence, said.subject) and is_open(sentence, what)):
         return None

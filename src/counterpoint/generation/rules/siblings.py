@@ -143,7 +143,7 @@ class _Surroundings(NamedTuple):
         adjectives = tuple(
             tokens[i].lower for i in described if tokens[i].tag in (*ADJECTIVES, "VBG", "VBN")
         )
-        determiner = tokens[start - 1].lower if start else ""
+        determiner = sentence.word(start - 1)
         headline = not any(token.lower in ("a", "an", "the") for token in tokens)
         countable: bool | None = determiner in ("a", "an") or None
         if tokens[slot.where[1] - 1].tag == "NN" and not headline:
@@ -184,10 +184,10 @@ class _Surroundings(NamedTuple):
 def _is_listed(sentence: Sentence, start: int, end: int) -> bool:
     """Whether a phrase is one of several, or only said to be there: "a desk next to a printer"."""
     tokens = sentence.tokens
-    before = tokens[start - 1].lower if start else ""
+    before = sentence.word(start - 1)
     if before == "to" and start > 1:
         before = tokens[start - 2].lower
-    after = tokens[end].lower if end < len(tokens) else ""
+    after = sentence.word(end)
     return before in WORDS.beside or before == "," or after in ("and", "or", ",")
 
 

@@ -102,8 +102,8 @@ def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
     """Whether a noun stands for something else here, or in a set phrase."""
     start, end = where
     tokens, lemmas = sentence.tokens, sentence.lemmas
-    after = tokens[end].lower if end < len(tokens) else ""
-    before = tokens[start - 1].lower if start else ""
+    after = sentence.word(end)
+    before = sentence.word(start - 1)
     if name == "night":
         return before != "at"  # not "a dark nighttime"
     if name == "ocean":
@@ -129,7 +129,7 @@ def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
 
 def _odd(sentence: Sentence, where: Range, synonym: str) -> bool:
     """Whether the new word does not fit the words around it."""
-    before = sentence.tokens[where[0] - 1].lower if where[0] else ""
+    before = sentence.word(where[0] - 1)
     if synonym == "guy":
         return before in ("business", "snow", "police") or "woman" in sentence.lemmas
     return False
@@ -148,7 +148,7 @@ def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewor
 def _is_fixed(sentence: Sentence, place: int, noun: str) -> bool:
     """ "the back ground", "middle aged", "medium sized"; no "littler", no "a little help"."""
     tokens, lemma = sentence.tokens, sentence.lemma(place)
-    after = tokens[place + 1].lower if place + 1 < len(tokens) else ""
+    after = sentence.word(place + 1)
     if lemma in ("back", "rear") or tokens[place].tag in ("JJR", "JJS"):
         return True
     if after in ("sized", "size", "colored", "coloured", "haired") or (

@@ -66,7 +66,7 @@ def _may_start(sentence: Sentence, place: int) -> bool:
 
 def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, float]]:
     tokens = sentence.tokens
-    name = " ".join(token.lower for token in tokens[start:end])
+    name = sentence.words(start, end)
     before = tokens[start - 1].tag if start else ""
     if start and tokens[start - 1].lower in ("so", "too", "how", "as", "very"):
         return  # "so many"
@@ -100,7 +100,7 @@ def _of_plural(sentence: Sentence, name: str, place: int) -> Sequence[str]:
     number = _NUMBERS.get(name, _DIGITS.get(name, ""))
     if sum(token.tag == "CD" for token in sentence.tokens) > 1:
         number = ""  # not "three cats and 2 dogs"
-    after = sentence.tokens[phrase.end].lower if phrase.end < len(sentence.tokens) else ""
+    after = sentence.word(phrase.end)
     pair = alive and after not in ("and", ",", "or")  # "two men and a woman"
     others = _AMOUNTS.get(name, ()) if name not in WORDS.pairs or pair else ()
     # A sentence does not begin with a figure.
