@@ -409,18 +409,6 @@ def test_another_form_of_a_verb_is_not_doubtful() -> None:
                 assert (verdict.rejected, verdict.doubt) == ("", ""), (caption, text)
 
 
-class Thesaurus:
-    def may_be_same(self, a: str, b: str) -> bool:
-        return {a, b} == {"gnu", "wildebeest"}
-
-
-def test_a_second_opinion_on_words() -> None:
-    pair = ("two gnus on a hill", "two wildebeests on a hill")
-    assert check(*pair, "negative", "replace").rejected == ""
-    rejected = check(*pair, "negative", "replace", thesaurus=Thesaurus()).rejected
-    assert rejected == "meaning: synonym"
-
-
 # --- relations, additions, negations ------------------------------------------------------------
 
 

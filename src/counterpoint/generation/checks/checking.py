@@ -31,7 +31,6 @@ from counterpoint.generation.checks.change import (
 )
 from counterpoint.generation.checks.exchange import Same, fronted, same_list, same_meaning
 from counterpoint.generation.checks.slots import (
-    Thesaurus,
     doubt,
     excluded_slot,
     narrower_slot,
@@ -76,14 +75,13 @@ class Claim(NamedTuple):
     """What a pair claims to be, and what else is known about its caption.
 
     `others` are other true captions of the same image, `seen` the texts that this caption has
-    already, both as `normal` gives them; `thesaurus` is a second opinion on words, such as WordNet.
+    already, both as `normal` gives them.
     """
 
     kind: Kind
     type: Type
     others: Collection[Normal] = ()
     seen: Collection[Normal] = ()
-    thesaurus: Thesaurus | None = None
 
 
 class CheckResult(NamedTuple):
@@ -101,7 +99,7 @@ class CheckResult(NamedTuple):
 def _meaning(change: TextChange, claim: Claim) -> str:
     if claim.kind == "positive":
         return disguised_negative(change)
-    found = disguised_positive(change, claim.type, claim.others, claim.thesaurus)
+    found = disguised_positive(change, claim.type, claim.others)
     if not found and claim.others and claim.type in _NEW_WORDS:
         return "said by another caption" if said_by_another(change, claim.others) else ""
     return found
@@ -127,10 +125,9 @@ def check(
     type: Type,
     others: Collection[Normal] = (),
     seen: Collection[Normal] = (),
-    thesaurus: Thesaurus | None = None,
 ) -> CheckResult:
     """Run the checks on a text until one fails. See `Claim`."""
-    change, claim = TextChange(caption, text), Claim(kind, type, others, seen, thesaurus)
+    change, claim = TextChange(caption, text), Claim(kind, type, others, seen)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)
         if fault:
@@ -149,7 +146,6 @@ def disguised_positive(
     change: TextChange,
     claimed: Type,
     others: Collection[tuple[str, ...]],
-    thesaurus: Thesaurus | None,
 ) -> str:
     """Why a text that should be false of the image may be true of it; empty if nothing says so."""
     if others and normal(change.text) in others:
@@ -171,7 +167,7 @@ def disguised_positive(
     voice = passive(change)
     if voice:
         return "passive" if voice == "same" else ""
-    return same_slot(change, thesaurus)
+    return same_slot(change)
 
 
 def disguised_negative(change: TextChange) -> str:

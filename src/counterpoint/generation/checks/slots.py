@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from itertools import product
-from typing import Final, Protocol
+from typing import Final
 
 from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.language import lexicon
@@ -15,14 +15,7 @@ Part = tuple[str, ...]
 _FORMS: Final = 24  # readings of a phrase that are looked up
 
 
-class Thesaurus(Protocol):
-    """Another source of synonyms, such as WordNet."""
-
-    def may_be_same(self, a: str, b: str) -> bool:
-        """Whether two lemmas may name the same thing."""
-
-
-def same_slot(change: TextChange, thesaurus: Thesaurus | None = None) -> str:
+def same_slot(change: TextChange) -> str:
     """Why the inserted words may be true where the removed ones are; empty if they are not."""
     amounts = same_amount(change.removed, change.inserted)
     if amounts is not None:
@@ -41,22 +34,22 @@ def same_slot(change: TextChange, thesaurus: Thesaurus | None = None) -> str:
     if _halved(change):
         return "near"
     first, second = readings(change.removed, change), readings(change.inserted, change)
-    found = _likeness(first, second, thesaurus)
+    found = _likeness(first, second)
     if not found and len(old) == len(new) > 1:
-        found = _word_by_word(old, new, thesaurus)
+        found = _word_by_word(old, new)
     return found or ("perhaps both" if _both_true(first, second) else "")
 
 
-def _likeness(old: Part, new: Part, thesaurus: Thesaurus | None) -> str:
+def _likeness(old: Part, new: Part) -> str:
     """How close the readings of two slots are: "kind", "near", "synonym" or not at all."""
-    if not any_same(old, new, thesaurus) or (old and new and lexicon.exclude(old[0], new[0])):
+    if not any_same(old, new) or (old and new and lexicon.exclude(old[0], new[0])):
         return ""  # as they stand; "spotted" excludes "plain", though a spot may be a plain
     if genera(old) & set(new) or genera(new) & set(old):
         return "kind"
     return "near" if _only_near(old, new) else "synonym"
 
 
-def _word_by_word(old: Part, new: Part, thesaurus: Thesaurus | None) -> str:
+def _word_by_word(old: Part, new: Part) -> str:
     """The same for phrases of several words: "light brown" and "pale brown".
 
     Two words that are only near make another statement: "sitting on", "leaning against".
@@ -64,7 +57,7 @@ def _word_by_word(old: Part, new: Part, thesaurus: Thesaurus | None) -> str:
     found = []
     for a, b in zip(old, new, strict=True):
         if not lemmas(a) & lemmas(b):
-            found.append(_likeness(forms((a,)), forms((b,)), thesaurus))
+            found.append(_likeness(forms((a,)), forms((b,))))
     if not all(found) or found.count("near") > 1:
         return ""
     return next((reason for reason in ("near", "kind") if reason in found), "synonym")
@@ -146,7 +139,7 @@ def _amount(part: Part) -> tuple[int, int] | None:
 def excluded_slot(change: TextChange) -> bool:
     """Whether the inserted words contradict the removed ones."""
     old, new = readings(change.removed, change), readings(change.inserted, change)
-    return any(lexicon.exclude(a, b) for a, b in product(old, new)) and not any_same(old, new, None)
+    return any(lexicon.exclude(a, b) for a, b in product(old, new)) and not any_same(old, new)
 
 
 def unrelated_slot(change: TextChange) -> bool:
@@ -157,7 +150,7 @@ def unrelated_slot(change: TextChange) -> bool:
 def unrelated(old: Part, new: Part) -> bool:
     """The same of the readings of two words or phrases."""
     both = any(map(lexicon.is_listed, old)) and any(map(lexicon.is_listed, new))
-    return both and not any_same(old, new, None)
+    return both and not any_same(old, new)
 
 
 def narrower_slot(change: TextChange) -> bool:
@@ -172,7 +165,7 @@ def near_slot(change: TextChange) -> bool:
 
 
 def _only_near(old: Part, new: Part) -> bool:
-    if not any_same(old, new, None) or set(old) & set(new) or genera(old) & set(new):
+    if not any_same(old, new) or set(old) & set(new) or genera(old) & set(new):
         return False
     return not lexicon.share_meaning(old, new)
 
@@ -197,11 +190,8 @@ def say_the_same(a: str, b: str) -> bool:
     return bool(lemmas(a) & lemmas(b)) or lexicon.share_meaning(forms((a,)), forms((b,)))
 
 
-def any_same(old: Part, new: Part, thesaurus: Thesaurus | None) -> bool:
-    same = lexicon.may_be_same
-    return any(same(a, b) for a, b in product(old, new)) or (
-        thesaurus is not None and any(thesaurus.may_be_same(a, b) for a, b in product(old, new))
-    )
+def any_same(old: Part, new: Part) -> bool:
+    return any(lexicon.may_be_same(a, b) for a, b in product(old, new))
 
 
 def readings(part: Part, change: TextChange) -> Part:

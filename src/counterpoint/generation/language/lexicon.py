@@ -47,7 +47,6 @@ __all__ = [
 
 
 NARROWER: Final = "narrower"  # the doubt about a narrower word: crimson for red
-_LIKELIEST: Final = 12  # rivals of a word
 _KINDS: Final = "kind"  # the field of kinds.toml, where `also` are other names of a kind
 
 
@@ -457,11 +456,6 @@ class Vocabulary:
     @property
     def version(self) -> str:
         return f"lexicon={version()}"
-
-    def others(self, word: str, pos: str, noun: str = "") -> tuple[str, ...]:
-        """Words that make another statement about this noun, the most similar ones; none may mean
-        the same."""
-        return rivals(word, pos, noun)[:_LIKELIEST]
 
     def synonyms(self, word: str, pos: str, noun: str) -> tuple[Synonym, ...]:
         """Words that say the same of this noun."""

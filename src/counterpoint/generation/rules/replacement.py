@@ -279,8 +279,9 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
 
 
 def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    del words
     for choices in (
-        siblings(sentence, words),
+        siblings(sentence),
         _attributes(sentence),
         _numbers(sentence),
         _relations(sentence),

@@ -16,6 +16,7 @@ from counterpoint.generation.language.sentences import (
 )
 from counterpoint.generation.rules import fitting
 
+_LIKELIEST: Final = 12  # nouns that are tried in the place of one
 _BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")
 
 
@@ -44,7 +45,7 @@ def name_of(sentence: Sentence, noun: int) -> str:
     return name if not before or fitting.is_noun(name) else sentence.lemma(noun)
 
 
-def siblings(sentence: Sentence, words: Vocabulary) -> list[Choice]:
+def siblings(sentence: Sentence) -> list[Choice]:
     """A compound is one thing: what replaces a "bat" need not replace a "baseball bat"."""
     found = []
     tokens, lemmas = sentence.tokens, sentence.lemmas
@@ -64,11 +65,10 @@ def siblings(sentence: Sentence, words: Vocabulary) -> list[Choice]:
             continue  # "cars and a bus": a motorcycle may be there, too
         if fitting.is_held_by(slot.word, fits.before, (lemmas[i] for i in heads if i != noun)):
             continue
-        others = words.others(slot.word, "NOUN")
         company = _Company.of(sentence, where)
         found += [
             (slot, other)
-            for other in others
+            for other in lexicon.rivals(slot.word, "NOUN")[:_LIKELIEST]
             if lemmas[noun] not in other.split()
             and other not in slot.word
             and fits.let(other)
