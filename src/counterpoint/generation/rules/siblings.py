@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
-from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.phrases import Range, things, whole
 from counterpoint.generation.language.sentences import (
