@@ -17,10 +17,10 @@ from multiprocessing import freeze_support
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
+from counterpoint.generation import chosen_methods
 from counterpoint.generation.drafts import TextSettings
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.language.sentences import tagged
-from counterpoint.generation.methods import chosen_methods
 from counterpoint.generation.pairs import KINDS, Kind
 from counterpoint.generation.run import generate
 

@@ -22,12 +22,11 @@ from typer.testing import CliRunner
 
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cli.app import app
-from counterpoint.generation import drafts, run as running
+from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.language.sentences import unreadable
-from counterpoint.generation.methods import chosen_methods
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate

@@ -11,6 +11,7 @@ from errors import raises
 from hypothesis import given, strategies as st
 
 import counterpoint.generation.llm as package
+from counterpoint.generation import chosen_methods
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
     answered,
@@ -30,7 +31,6 @@ from counterpoint.generation.llm.templates import (
     parse_template,
     read_template,
 )
-from counterpoint.generation.methods import chosen_methods
 from counterpoint.generation.registry import Rejection
 
 NAMES = names()

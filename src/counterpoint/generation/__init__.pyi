@@ -7,7 +7,7 @@ from .drafts import (
 )
 from .from_graphs import generate_from_graphs as generate_from_graphs
 from .importing import import_cases as import_cases, import_texts as import_texts
-from .methods import chosen_methods as chosen_methods, methods as methods
+from .named_methods import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
