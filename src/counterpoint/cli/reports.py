@@ -113,12 +113,15 @@ def compare(
 
 def _incomplete(a: Run, b: Run) -> Iterator[str]:
     """Which runs are not of the whole benchmark, and why; which models were trained on it."""
-    from counterpoint.benchmarks import why_incomplete
+    from counterpoint.runs import part_size
 
     for name in (name for name in a.parts if name in b.parts):
         for run in (a, b):
-            part = run.parts[name]
-            if why := why_incomplete(part, part.protocol, run.manifest.get("options", {})):
+            part, options = run.parts[name], run.manifest.get("options", {})
+            if part_size(part, options):
+                from counterpoint.benchmarks import why_incomplete
+
+                why = why_incomplete(part, part.protocol, options) or "a part of the benchmark"
                 yield f"{run.model} on {name}: {why}; compared are the cases that both runs scored."
             if part.trained_on:
                 yield f"{run.model} on {name}: {part.trained_on}."

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -54,49 +54,38 @@ OneModel = str | Model | tuple[str, Model]
 OneBenchmark = str | Path | Cases | LoadedBenchmark
 
 
+class EvaluateOptions(TypedDict, total=False):
+    """What `evaluate` may be told besides models and benchmarks."""
+
+    data: str | Path | None
+    out: str | Path | None
+    limit: int | None
+    protocol: str | None
+    batch_size: int | Literal["auto"]
+    device: str
+    precision: str
+    decode: str
+    devices: str
+    engine: str
+    ray_address: str
+    workers: int | None
+    trust_remote_code: bool
+    overwrite: bool
+    store: str | Path | None
+    progress: Progress | Literal["auto"] | None
+
+
 @overload
 def evaluate(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
     models: OneModel,
     benchmarks: OneBenchmark | Sequence[OneBenchmark],
-    *,
-    data: str | Path | None = ...,
-    out: str | Path | None = ...,
-    limit: int | None = ...,
-    protocol: str | None = ...,
-    batch_size: int | Literal["auto"] = ...,
-    device: str = ...,
-    precision: str = ...,
-    decode: str = ...,
-    devices: str = ...,
-    engine: str = ...,
-    ray_address: str = ...,
-    workers: int | None = ...,
-    trust_remote_code: bool = ...,
-    overwrite: bool = ...,
-    store: str | Path | None = ...,
-    progress: Progress | Literal["auto"] | None = ...,
+    **options: Unpack[EvaluateOptions],
 ) -> Run: ...
 @overload
 def evaluate(
     models: Sequence[OneModel],
     benchmarks: OneBenchmark | Sequence[OneBenchmark],
-    *,
-    data: str | Path | None = ...,
-    out: str | Path | None = ...,
-    limit: int | None = ...,
-    protocol: str | None = ...,
-    batch_size: int | Literal["auto"] = ...,
-    device: str = ...,
-    precision: str = ...,
-    decode: str = ...,
-    devices: str = ...,
-    engine: str = ...,
-    ray_address: str = ...,
-    workers: int | None = ...,
-    trust_remote_code: bool = ...,
-    overwrite: bool = ...,
-    store: str | Path | None = ...,
-    progress: Progress | Literal["auto"] | None = ...,
+    **options: Unpack[EvaluateOptions],
 ) -> list[Run]: ...
 def evaluate(
     models: OneModel | Sequence[OneModel],
