@@ -59,71 +59,71 @@ for _ in range(400):
     DEEP = [DEEP]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        at("files", to=[]),
-        at("files", to={"cases.parquet": 3}),
-        at("model", to=3),
-        at("benchmarks", to=[]),
-        at("benchmarks", to={"one": None}),
-        at("created", to={}),
-        at("command", to="counterpoint"),
-        at("command", to=[1]),
-        at("options", to=[]),
-        at("fingerprint", to=None),
-        at("model_info", to=[]),
-        at("model_info", to={"notes": "x"}),
-        at("model_info", to={"notes": [3]}),
-        at("versions", to={"python": 3}),
-        at("platform", to=DEEP),
-        at(*ONE, "cases", to="5"),
-        at(*ONE, "scored", to=True),
-        at(*ONE, "pairs", to=-1),
-        at(*ONE, "pairs", to=2**70),
-        at(*ONE, "cut_captions", to=0.5),
-        at(*ONE, "left_out", to={}),
-        at(*ONE, "left_out", to=[["lost", "why"]]),
-        at(*ONE, "left_out", to=[{"case_id": 3, "reason": "why"}]),
-        at(*ONE, "left_out", to=[{"reason": "why"}]),
-        at(*ONE, "lost_images", to=7),
-        at(*ONE, "absent", to=[{"what": "file", "reason": "why"}]),
-        at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": -1}]),
-        at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": 1, "more": 1}]),
-        at(*ONE, "data_hash", to=None),
-        at(*ONE, "root", to=3),
-        at(*ONE, "protocol", to="strict"),
-        at(*ONE, "protocol", "tie", to="lucky"),
-        at(*ONE, "protocol", "average", to="median"),
-        at(*ONE, "protocol", "averages", to=["median"]),
-        at(*ONE, "protocol", "averages", to="micro"),
-        at(*ONE, "protocol", "caption_format", to="verse"),
-        at(*ONE, "protocol", "exclude", to=[[]]),
-        at(*ONE, "protocol", "min_count", to=None),
-        at(*ONE, "protocol", "overlong", to=DEEP),
-        at(*ONE, "protocol", "unknown", to=1),
-    ],
-    ids=range(40),
-)
-def test_a_field_of_another_type_is_refused(change: Change, folder: Path) -> None:
-    change_manifest(folder, change)
-    refuse(folder)
+WRONG_FIELDS: list[Change] = [
+    at("files", to=[]),
+    at("files", to={"cases.parquet": 3}),
+    at("model", to=3),
+    at("benchmarks", to=[]),
+    at("benchmarks", to={"one": None}),
+    at("created", to={}),
+    at("command", to="counterpoint"),
+    at("command", to=[1]),
+    at("options", to=[]),
+    at("fingerprint", to=None),
+    at("model_info", to=[]),
+    at("model_info", to={"notes": "x"}),
+    at("model_info", to={"notes": [3]}),
+    at("versions", to={"python": 3}),
+    at("platform", to=DEEP),
+    at(*ONE, "cases", to="5"),
+    at(*ONE, "scored", to=True),
+    at(*ONE, "pairs", to=-1),
+    at(*ONE, "pairs", to=2**70),
+    at(*ONE, "cut_captions", to=0.5),
+    at(*ONE, "left_out", to={}),
+    at(*ONE, "left_out", to=[["lost", "why"]]),
+    at(*ONE, "left_out", to=[{"case_id": 3, "reason": "why"}]),
+    at(*ONE, "left_out", to=[{"reason": "why"}]),
+    at(*ONE, "lost_images", to=7),
+    at(*ONE, "absent", to=[{"what": "file", "reason": "why"}]),
+    at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": -1}]),
+    at(*ONE, "absent", to=[{"what": "file", "reason": "why", "cases": 1, "more": 1}]),
+    at(*ONE, "data_hash", to=None),
+    at(*ONE, "root", to=3),
+    at(*ONE, "protocol", to="strict"),
+    at(*ONE, "protocol", "tie", to="lucky"),
+    at(*ONE, "protocol", "average", to="median"),
+    at(*ONE, "protocol", "averages", to=["median"]),
+    at(*ONE, "protocol", "averages", to="micro"),
+    at(*ONE, "protocol", "caption_format", to="verse"),
+    at(*ONE, "protocol", "exclude", to=[[]]),
+    at(*ONE, "protocol", "min_count", to=None),
+    at(*ONE, "protocol", "overlong", to=DEEP),
+    at(*ONE, "protocol", "unknown", to=1),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"format": 1, "model": "m", "files": ' + "[" * 100_000,
-        '{"format": ' + "9" * 5000 + "}",
-        '{"format": 1, "model": "\\ud800"}',
-        b"\xff\xfe",
-        "null",
-    ],
-    ids=range(5),
-)
-def test_hostile_json_is_refused(text: str | bytes, folder: Path) -> None:
-    (folder / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    refuse(folder)
+def test_a_field_of_another_type_is_refused(folder: Path) -> None:
+    right = (folder / "run.json").read_bytes()
+    for change in WRONG_FIELDS:
+        (folder / "run.json").write_bytes(right)
+        change_manifest(folder, change)
+        refuse(folder)
+
+
+HOSTILE: list[str | bytes] = [
+    '{"format": 1, "model": "m", "files": ' + "[" * 100_000,
+    '{"format": ' + "9" * 5000 + "}",
+    '{"format": 1, "model": "\\ud800"}',
+    b"\xff\xfe",
+    "null",
+]
+
+
+def test_hostile_json_is_refused(folder: Path) -> None:
+    for text in HOSTILE:
+        (folder / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+        refuse(folder)
 
 
 def test_what_the_first_runs_did_not_have_may_be_missing(folder: Path) -> None:
