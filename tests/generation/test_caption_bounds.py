@@ -136,12 +136,12 @@ MESSAGES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MESSAGES)
-def test_messages_are_short_and_can_be_printed(tmp_path: Path, name: str) -> None:
-    message = refusal(tmp_path / name, MESSAGES[name])
-    assert name in message
-    message.encode()
-    assert message.isprintable()
+def test_messages_are_short_and_can_be_printed(tmp_path: Path) -> None:
+    for name, content in MESSAGES.items():
+        message = refusal(tmp_path / name, content)
+        assert name in message
+        message.encode()
+        assert message.isprintable()
 
 
 def test_parquet_with_odd_values(tmp_path: Path) -> None:

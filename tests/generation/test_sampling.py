@@ -101,10 +101,10 @@ def test_what_changed(caption, text, changed):
     assert changed_words(caption, text) == changed
 
 
-@pytest.mark.parametrize("text", ["word", "word=0", "word=2", "word=0.1,word=0.2", "kind=0.5", "="])
-def test_a_cap_that_is_none(text):
-    with raises("E-OPTION-INVALID"):
-        read_caps(text)
+def test_a_cap_that_is_none():
+    for text in ("word", "word=0", "word=2", "word=0.1,word=0.2", "kind=0.5", "="):
+        with raises("E-OPTION-INVALID"):
+            read_caps(text)
 
 
 def run(*words: str) -> tuple[int, str]:

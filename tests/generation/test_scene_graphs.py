@@ -113,12 +113,11 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_an_unfit_relation_is_counted(name: str):
-    one, reason = UNFIT[name]
-    found, refusals = relate(one)
-    assert found == [] and list(refusals.values()) == [1]
-    assert reason in next(iter(refusals))
+def test_an_unfit_relation_is_counted():
+    for one, reason in UNFIT.values():
+        found, refusals = relate(one)
+        assert found == [] and list(refusals.values()) == [1]
+        assert reason in next(iter(refusals))
 
 
 def test_a_swap_that_another_tree_makes_true():
@@ -287,28 +286,21 @@ def test_the_command_writes_a_file_that_becomes_a_benchmark(tmp_path: Path, meth
     assert case["captions"] == [caption, text] and case["images"][0]["box"] == [0, 0, 300, 150]
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "data"),
-    [
-        ("[", "E-JSON-INVALID", {}),
-        ("[{}]", "E-FIELD-MISSING", {"field": "image_id"}),
-        ("[5]", "E-ROW-MALFORMED", {}),
-        ('[{"image_id": 1, "objects": 5}]', "E-FIELD-INVALID", {"field": "objects"}),
-        (
-            '[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]',
-            "E-FIELD-INVALID",
-            {"field": "x"},
-        ),
-        ('{"1": {"objects": {}}}', "E-FIELD-INVALID", {"field": "width"}),
-        ('{"1": {"objects": []}}', "E-ROW-MALFORMED", {}),
-    ],
-)
-def test_a_broken_file_is_named_with_the_place(
-    tmp_path: Path, text: str, code: str, data: dict[str, str]
-):
-    with raises(code, *data.values()) as found:
-        list(read_graphs(written(tmp_path / "graphs.json", text)))
-    assert "graphs.json" in str(found.value)
+BROKEN = {
+    "[": ("E-JSON-INVALID",),
+    "[{}]": ("E-FIELD-MISSING", "image_id"),
+    "[5]": ("E-ROW-MALFORMED",),
+    '[{"image_id": 1, "objects": 5}]': ("E-FIELD-INVALID", "objects"),
+    '[{"image_id": 1, "objects": [{"names": ["a"], "x": "b"}]}]': ("E-FIELD-INVALID", "x"),
+    '{"1": {"objects": {}}}': ("E-FIELD-INVALID", "width"),
+    '{"1": {"objects": []}}': ("E-ROW-MALFORMED",),
+}
+
+
+def test_a_broken_file_is_named_with_the_place(tmp_path: Path):
+    for text, (code, *told) in BROKEN.items():
+        with raises(code, "graphs.json", *told):
+            list(read_graphs(written(tmp_path / "graphs.json", text)))
 
 
 def test_no_file(tmp_path: Path):
