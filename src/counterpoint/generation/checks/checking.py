@@ -29,8 +29,8 @@ from counterpoint.generation.checks.change import (
     find_exchange,
     minimal,
 )
-from counterpoint.generation.checks.exchange import Same, fronted, same_list, same_meaning
-from counterpoint.generation.checks.slots import (
+from counterpoint.generation.checks.reordered import Same, fronted, same_list, same_meaning
+from counterpoint.generation.checks.replaced import (
     doubt,
     excluded_slot,
     narrower_slot,

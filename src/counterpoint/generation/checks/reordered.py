@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from counterpoint.cases import shared_ends
-from counterpoint.generation.checks.borders import (
+from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
+from counterpoint.generation.checks.conjuncts import (
     Context,
     Part,
     bare_end,
@@ -29,7 +30,6 @@ from counterpoint.generation.checks.borders import (
     stand_alone,
     two_adjectives,
 )
-from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import forms, lemmas, role
