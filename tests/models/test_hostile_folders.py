@@ -178,7 +178,16 @@ def test_a_pipe_in_the_place_of_a_detectors_weights(tmp_path: Path) -> None:
     assert is_sentence(refused.value)
 
 
-@pytest.mark.parametrize("values", [{"num_hidden_layers": 10**5}, {"intermediate_size": 10**9}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"num_hidden_layers": 10**5},
+        {"intermediate_size": 10**9},
+        {"num_labels": 10**8},
+        {"id2label": dict.fromkeys(range(200_000), "a")},
+    ],
+    ids=lambda values: next(iter(values)),
+)
 def test_a_config_that_its_weights_do_not_fill(tmp_path: Path, values: dict[str, int]) -> None:
     folder = tmp_path / "model"
     text_models.save_lm(folder)

@@ -11,6 +11,7 @@ decides, and nothing else.
 
 from __future__ import annotations
 
+import math
 import ssl
 import sys
 import urllib.error
@@ -40,6 +41,7 @@ _CONFIGS: Final = ("*config*.json", "model_index.json")
 _PATTERNS: Final = (*_CONFIGS, "tokenizer.json", "*/tokenizer.json", "*.gz")
 _LARGEST: Final = 32 * 2**20  # bytes of a config
 _DEEPEST: Final = 1000  # layers
+_LABELS: Final = 100_000  # and entries of anything else
 _SMALLEST: Final = 4  # weights in a byte of a file, quantised
 _HARMLESS: Final = 10**8  # weights: what a machine has room for, whatever the files hold
 _PATIENCE: Final = 5.0  # seconds that the hub has to answer
@@ -166,7 +168,7 @@ def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
             if (key := _key_of(config, _leads_to_code)) and not trusted:
                 raise _refusal(id, f"{where} names code of its own ({key})")
             if key := _key_of(config, _never_ends):
-                what = f"{id}: {where} describes more than {_DEEPEST:,} layers ({key})"
+                what = f"{id}: {where} describes more than any model has ({key})"
                 raise ModelError("E-CONFIG-MISMATCH", f"{what}; use another model.")
 
 
@@ -239,7 +241,10 @@ def _leads_to_code(key: str, value: object) -> bool:
 
 
 def _never_ends(key: str, value: object) -> bool:
-    return "layer" in key and isinstance(value, int) and value > _DEEPEST
+    if isinstance(value, list | dict):
+        return len(value) > _LABELS
+    most = _DEEPEST if "layer" in key else _LABELS if key == "num_labels" else math.inf
+    return isinstance(value, int) and value > most
 
 
 # --- libraries ---------------------------------------------------------------------------------
