@@ -27,23 +27,23 @@ ESCAPE = "\x1b[31mred\x1b[0m\x1b]0;title\x9c"
 # --- one sentence ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "data"),
-    [
-        (OSError(errno.ENOSPC, "x", "/a/b"), "E-SYSTEM-ENOSPC", {"path": "/a/b"}),
-        (OSError(errno.EROFS, "x", "/a"), "E-SYSTEM-EROFS", {"path": "/a"}),
-        (PermissionError(errno.EACCES, "x", "/a"), "E-SYSTEM-EACCES", {"path": "/a"}),
-        (OSError(errno.ENAMETOOLONG, "x", "n"), "E-SYSTEM-ENAMETOOLONG", {"path": "n"}),
-        (OSError("cannot write mode"), "E-SYSTEM-OS", {"path": None}),
-        (MemoryError(), "E-OUT-OF-MEMORY", {}),
-        (pl.exceptions.ComputeError("No space left on device"), "E-SYSTEM-ENOSPC", {"path": None}),
-        (pl.exceptions.ComputeError("odd\nfile"), "E-FILE-BROKEN", {"library": "polars"}),
-    ],
-)
-def test_errors_of_the_machine_are_one_sentence(error, code, data):
-    found = explain(error)
-    assert found is not None and (found.code, found.data) == (code, data)
-    assert "\n" not in str(found) and str(found).endswith(".")
+MACHINE = [
+    (OSError(errno.ENOSPC, "x", "/a/b"), "E-SYSTEM-ENOSPC", "/a/b"),
+    (OSError(errno.EROFS, "x", "/a"), "E-SYSTEM-EROFS", "/a"),
+    (PermissionError(errno.EACCES, "x", "/a"), "E-SYSTEM-EACCES", "/a"),
+    (OSError(errno.ENAMETOOLONG, "x", "n"), "E-SYSTEM-ENAMETOOLONG", "n"),
+    (OSError("cannot write mode"), "E-SYSTEM-OS", "cannot write mode"),
+    (MemoryError(), "E-OUT-OF-MEMORY", "memory"),
+    (pl.exceptions.ComputeError("No space left on device"), "E-SYSTEM-ENOSPC", "space"),
+    (pl.exceptions.ComputeError("odd\nfile"), "E-FILE-BROKEN", "polars"),
+]
+
+
+def test_errors_of_the_machine_are_one_sentence():
+    for error, code, word in MACHINE:
+        found = explain(error)
+        assert found is not None and found.code == code and word in str(found)
+        assert "\n" not in str(found) and str(found).endswith(".")
 
 
 def test_an_error_of_the_program_is_not_explained_away():
