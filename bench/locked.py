@@ -30,10 +30,10 @@ import torch
 import transformers as tf
 from training import WORDS, our_step, ours, wait, write_data
 
-from counterpoint.training import starts
-from counterpoint.training.building import TrainingRun
+from counterpoint.training import towers
 from counterpoint.training.logs import Meter
 from counterpoint.training.model import arithmetic
+from counterpoint.training.steps import TrainingRun
 
 TURNS = 3
 ATTENTION = "lock={tower: image, pool: attention, heads: 6}"
@@ -97,11 +97,11 @@ def compare_texts(start: str, data: Path, changes: list[str], batch: int) -> Non
     run = ours(start, data, [*changes, "lock=image", f"batch={batch}"], "cpu")
     stream = run.data.stream(0)
     step = our_step(run, stream, Meter())
-    ways = {"texts together": sys.maxsize, "texts apart by length": starts._TOGETHER}
+    ways = {"texts together": sys.maxsize, "texts apart by length": towers._TOGETHER}
     found: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(TURNS):
         for name, most in ways.items():
-            with patch.object(starts, "_TOGETHER", most):
+            with patch.object(towers, "_TOGETHER", most):
                 begun = time.perf_counter()
                 step(turn)
                 found[name].append(batch / (time.perf_counter() - begun))

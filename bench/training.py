@@ -51,16 +51,17 @@ from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
 from training_data import photo
 
-from counterpoint.training.batches import Batch, Features
-from counterpoint.training.building import TrainingRun, build
+from counterpoint.training.batches import Batch, pack, unpack
 from counterpoint.training.logs import Meter
 from counterpoint.training.loop import _gradients
 from counterpoint.training.losses import terms as losses
+from counterpoint.training.losses.terms import Features
 from counterpoint.training.model import arithmetic, compile_blocks
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import terms_of
-from counterpoint.training.steps import pack, unpack, update
+from counterpoint.training.setup import build
+from counterpoint.training.steps import TrainingRun, update
 
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),

@@ -42,10 +42,10 @@ from PIL import Image
 
 import counterpoint
 from counterpoint._util.children import NICE
-from counterpoint.training.data.base import DataConfig, TrainingData
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting, TrainingData
 from counterpoint.training.data.images import Pixels, decode
 from counterpoint.training.data.loading import _cores
-from counterpoint.training.data.opening import open_data
 from counterpoint.training.data.samples import Samples
 from counterpoint.training.data.world import WorldData
 from counterpoint.training.logs import Meter
@@ -105,12 +105,14 @@ def opened(kind: str, folder: Path, arguments: argparse.Namespace) -> TrainingDa
         "webdataset": {"path": folder / "train-00.tar"},
     }[kind]
     return open_data(
-        DataConfig.model_validate({"kind": kind, "workers": arguments.workers, **where}),
-        image_transform_v2(config, is_train=False),
-        tokenize,
-        batch=WORLD_BATCH if kind == "world" else BATCH,
-        seed=0,
-        device=arguments.device,
+        Setting(
+            DataConfig.model_validate({"kind": kind, "workers": arguments.workers, **where}),
+            image_transform_v2(config, is_train=False),
+            tokenize,
+            WORLD_BATCH if kind == "world" else BATCH,
+            seed=0,
+            device=arguments.device,
+        )
     )
 
 

@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.opening import open_data
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.decoders import WordDecoder
-from counterpoint.training.starts import open_start
+from counterpoint.training.towers import open_start
 
 CONFIG = {"vocabulary": 679, "width": 64, "layers": 2, "heads": 4, "context": 32}
 
@@ -55,7 +55,8 @@ def main() -> None:
     start = open_start("world:base", "cpu")
     asked = {"synonym": 0.2, "size": given.batch * given.steps, "workers": 0}
     config = DataConfig.model_validate(asked)
-    data: Any = open_data(config, start.transform, start.tokenizer, batch=given.batch, seed=1 << 40)
+    setting = Setting(config, start.transform, start.tokenizer, given.batch, seed=1 << 40)
+    data: Any = open_data(setting)
     encoder, decoder = Encoder(CONFIG["width"]), WordDecoder(**CONFIG)
     both = nn.ModuleList((encoder, decoder))
     optimiser = torch.optim.AdamW(both.parameters(), lr=1e-3, weight_decay=0.01)

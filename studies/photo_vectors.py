@@ -29,7 +29,7 @@ from counterpoint.images import Picture
 from counterpoint.models import load_model, open_image_vectors, write_vectors
 from counterpoint.scoring import Model
 from counterpoint.training.locking import looking
-from counterpoint.training.starts import add_pool, open_start, towers_of, trunk_of
+from counterpoint.training.towers import add_pool, open_start, towers_of, trunk_of
 
 FLICKR8K: Final = "flickr8k"
 FLICKR8K_VECTORS: Final = "dinov2_small_cls_mean.safetensors"

@@ -34,7 +34,6 @@ from counterpoint.models.detector.adapter import (
 from counterpoint.models.hub import guarded
 from counterpoint.models.openclip import ABOUT
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.building import TrainingRun, build as build_run
 from counterpoint.training.checkpoints import (
     RECIPE,
     capture,
@@ -47,6 +46,8 @@ from counterpoint.training.checkpoints import (
 )
 from counterpoint.training.logs import LOG, Log
 from counterpoint.training.reading import load_recipe, recipe_text
+from counterpoint.training.setup import build as build_run
+from counterpoint.training.steps import TrainingRun
 
 CPU = LoadOptions("cpu")
 STEP = 2

@@ -15,12 +15,12 @@ from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
 from safetensors.torch import load_file
 from training import CPU
 
-from counterpoint.training.building import _optimiser, build
 from counterpoint.training.logs import Meter
 from counterpoint.training.loop import _gradients
 from counterpoint.training.reading import load_recipe
-from counterpoint.training.starts import parts_of
+from counterpoint.training.setup import _optimiser, build
 from counterpoint.training.steps import update
+from counterpoint.training.towers import parts_of
 
 TIMM = {
     **CUSTOM,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from counterpoint.training.batches import Features
-from counterpoint.training.losses.terms import TERMS, Term, loss, uses
+from counterpoint.training.losses.terms import TERMS, Features, Term, loss, uses
 
 torch.set_num_threads(1)
 NAMES = sorted(TERMS.builtin)

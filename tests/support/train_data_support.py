@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.opening import open_data
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting
 
 CONTEXT = 40
 SIZE = 12
@@ -86,11 +86,5 @@ def training_file(folder: Path, rows: list[dict] | None = None) -> Path:
 def opened(path: Path, batch: int = 4, seed: int = 0, rank: int = 0, ranks: int = 1, **config):
     given = {"kind": "pairs", "path": path, "workers": 0} | config
     return open_data(
-        DataConfig(**given),
-        preprocess,
-        tokenize,
-        batch=batch,
-        seed=seed,
-        rank=rank,
-        world_size=ranks,
+        Setting(DataConfig(**given), preprocess, tokenize, batch, seed, rank, world_size=ranks)
     )

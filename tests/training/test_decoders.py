@@ -12,10 +12,10 @@ from open_clip_models import load, save_model
 from safetensors.torch import load_file, save_file
 from training import one_thread, run_small, small_recipe, tensors
 
-from counterpoint.training.building import build
 from counterpoint.training.decoders import Captioner, WordDecoder, open_captioner
 from counterpoint.training.processes import Ranks
-from counterpoint.training.starts import Towers
+from counterpoint.training.setup import build
+from counterpoint.training.towers import Towers
 
 __all__ = ["one_thread"]  # fixtures
 

@@ -11,9 +11,7 @@ import torch.distributed as dist
 from processes import ended, start
 from torch import nn
 
-from counterpoint._util.errors import DataError
-from counterpoint.training.batches import Features
-from counterpoint.training.losses.terms import TERMS, Term, loss, total
+from counterpoint.training.losses.terms import TERMS, Features, Term, loss, total
 from counterpoint.training.processes import join
 
 pytestmark = pytest.mark.slow
@@ -119,14 +117,6 @@ def step(towers, raw, name):
 # --- the two processes -------------------------------------------------------------------------
 
 
-def sentence(features):
-    try:
-        join(features)
-    except DataError as error:
-        return str(error)
-    return "joined"
-
-
 def other_negatives(raw):
     """Those of rank 1 anew, those of rank 0 as they are."""
     negatives = raw.negatives.clone()
@@ -156,10 +146,6 @@ def work(rank, folder):
         for name in ("clip-negatives", "negclip"):
             features = join(Towers().encoded(local(other_negatives(raw), rank)))
             found[f"other {name}"] = loss(features, [Term(name)])[name]
-        found["unequal"] = sentence(rows(encoded, slice(0, LOCAL - rank)))
-        found["one without"] = sentence(encoded if rank else replace(encoded, positives=None))
-        found["one without hard"] = sentence(replace(encoded, hard=None) if rank else encoded)
-        found["after"] = sentence(encoded)
     torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
@@ -217,18 +203,6 @@ def test_negatives_of_rank_1_change_the_loss_on_rank_0(ranks, name):
     assert abs(both[0] - both[1]) > 1e-3
     for rank in ranks:
         torch.testing.assert_close(rank[f"other {name}"], both[1], rtol=1e-6, atol=1e-6)
-
-
-def test_batches_that_do_not_fit_are_refused_alike_on_all_ranks(ranks):
-    told = {
-        "unequal": "images is float32 (3, 4) on rank 0 and float32 (2, 4) on rank 1",
-        "one without": "positives is not there on rank 0 and float32 (3, 4) on rank 1",
-        "one without hard": "hard images is float32 (3, 4) on rank 0 and not there on rank 1",
-    }
-    for name, expected in told.items():
-        assert expected in ranks[0][name] and ranks[0][name] == ranks[1][name]
-        assert "every rank must load batches of one size" in ranks[0][name]
-    assert [rank["after"] for rank in ranks] == ["joined", "joined"]  # refusing breaks nothing
 
 
 def test_a_single_process_joins_nothing():

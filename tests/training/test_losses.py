@@ -12,8 +12,6 @@ import torch
 from errors import raises
 from loss_support import MASKS, NAMES, SCALE, bundled, parts, value_and_gradients
 
-from counterpoint.training.batches import Features, reads
-from counterpoint.training.losses import published
 from counterpoint.training.losses.published import (
     analogy,
     clip,
@@ -22,7 +20,15 @@ from counterpoint.training.losses.published import (
     negclip,
     trohn_img,
 )
-from counterpoint.training.losses.terms import TERMS, Term, faults, loss, total, uses
+from counterpoint.training.losses.terms import (
+    TERMS,
+    Features,
+    Term,
+    faults,
+    loss,
+    total,
+    uses,
+)
 
 # --- what is not there -------------------------------------------------------------------------
 
@@ -82,17 +88,14 @@ def test_the_order_of_samples_does_not_matter(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_autocast_and_narrow_vectors_do_not_make_it_coarse(name):
-    wide = parts((4, 3, 2), "some", seed=2, width=16)
-    narrow = {p: v.bfloat16() if v.is_floating_point() else v for p, v in wide.items()}
-    same = {p: v.float() if v.is_floating_point() else v for p, v in narrow.items()}
-    exact = {p: v.double() if v.is_floating_point() else v for p, v in narrow.items()}
+def test_autocast_does_not_make_it_coarse(name):
+    exact = parts((4, 3, 2), "some", seed=2, width=16)
+    given = {p: v.float() if v.is_floating_point() else v for p, v in exact.items()}
     expected = value_and_gradients(name, exact, scale=50.0)[0]
-    for given in (narrow, same):
-        with torch.autocast("cpu", torch.bfloat16):
-            value, _ = value_and_gradients(name, given, scale=50.0)
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):
+        value, _ = value_and_gradients(name, given, scale=50.0)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("gap", [1.0, -1.0, 0.0])
@@ -266,23 +269,6 @@ def test_every_term_says_its_formula(name):
     function = TERMS.get(name)
     assert function.__doc__ and len(function.__doc__) > 80
     assert {"images", "captions", "image_tokens"} & {*function.reads[0]}
-
-
-def test_a_term_sees_only_what_it_reads(monkeypatch):
-    seen = []
-
-    def plain(f: Features) -> torch.Tensor:
-        seen.append(f)
-        return f.scale
-
-    monkeypatch.setattr(published, "clip", plain)
-    given = bundled(parts((2, 1, 1), "all"))
-    loss(given, [Term("clip")])
-    reads("images", "hard_images", optional=["negatives"])(plain)
-    loss(given, [Term("clip")])
-    assert seen[0].images is given.images and seen[0].negatives is None and seen[0].hard is None
-    assert seen[1].negatives is given.negatives and seen[1].has_negative is given.has_negative
-    assert seen[1].hard.images is given.hard.images and seen[1].hard.negatives is None
 
 
 def test_names_are_known_without_torch():

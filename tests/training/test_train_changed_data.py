@@ -7,7 +7,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -18,7 +17,7 @@ from training import Killed, held_out, one_thread, same, tiny_start, weights
 
 from counterpoint.training import loop
 from counterpoint.training.checkpoints import steps_in
-from counterpoint.training.data.contents import array_digest, column_digest
+from counterpoint.training.data.pairs import column_digest
 from counterpoint.training.reading import load_recipe
 
 __all__ = ["one_thread"]  # fixtures
@@ -143,7 +142,6 @@ def test_a_digest_is_of_values_and_not_of_how_they_lie_in_memory():
     assert {column_digest(one) for one in (whole, parts, later)} == {
         "839522b6a830974005e50d50f30bcdcf"
     }
-    assert array_digest(np.array([[1, -2]], np.int32)) == array_digest(np.array([[1, -2]]))
 
 
 @pytest.mark.parametrize(

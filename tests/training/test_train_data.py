@@ -29,8 +29,8 @@ from train_data_support import (
 )
 
 from counterpoint._util import cluster
-from counterpoint.training.data.base import UNREADABLE, DataConfig, Problems
-from counterpoint.training.data.opening import open_data
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import UNREADABLE, DataConfig, Problems, Setting
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_texts_share_the_length_of_the_longest(tmp_path):
     assert batch.captions.shape == (SIZE, longest)
     assert batch.negatives.shape == (SIZE, 1, longest)
     config = DataConfig(kind="pairs", path=path, workers=0)
-    whole = open_data(config, preprocess, tokenize, batch=SIZE, seed=0, cut=False).batch(0, 0)
+    whole = open_data(Setting(config, preprocess, tokenize, SIZE, 0, cut=False)).batch(0, 0)
     assert whole.captions.shape == (SIZE, CONTEXT)
     assert torch.equal(whole.captions[:, :longest], batch.captions)
 
@@ -196,11 +196,11 @@ def test_augmentation_is_seeded_by_image_and_leaves_other_chance_alone(tmp_path)
         return preprocess(image) + torch.rand(3, 4, 4) + random.random()  # as transforms do
 
     config = DataConfig(kind="pairs", path=training_file(tmp_path), workers=0)
-    data = open_data(config, noisy, tokenize, batch=4, seed=0)
+    data = open_data(Setting(config, noisy, tokenize, 4, 0))
     torch.manual_seed(5)
     random.seed(5)
     before = torch.get_rng_state(), random.getstate()
-    open_data(config, noisy, tokenize, batch=4, seed=0)
+    open_data(Setting(config, noisy, tokenize, 4, 0))
     first = data.batch(0, 1)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
@@ -209,7 +209,7 @@ def test_augmentation_is_seeded_by_image_and_leaves_other_chance_alone(tmp_path)
     noise = first.images - first.images.floor()
     assert not torch.equal(noise[0], noise[1])
     halves = [
-        open_data(config, noisy, tokenize, batch=4, seed=0, rank=r, world_size=2) for r in (0, 1)
+        open_data(Setting(config, noisy, tokenize, 4, 0, rank=r, world_size=2)) for r in (0, 1)
     ]
     joined = torch.cat([half.batch(0, 1).images for half in halves])
     assert torch.equal(joined, first.images)
@@ -406,7 +406,7 @@ def test_files_that_are_not_training_files(tmp_path):
     with raises("E-SAMPLES-FEW", 12, 13):
         opened(training_file(tmp_path), batch=13)
     with raises("E-DATA-MISSING", "pairs"):
-        open_data(DataConfig(kind="pairs"), preprocess, tokenize, batch=1, seed=0)
+        open_data(Setting(DataConfig(kind="pairs"), preprocess, tokenize, 1, 0))
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def joined(folder, batch=6, rank=0, ranks=1):
         kind="pairs", path=folder / "train.parquet", workers=0, joined=True, negatives=1
     )
     return open_data(
-        config, preprocess, long_tokens, batch=batch, seed=0, rank=rank, world_size=ranks
+        Setting(config, preprocess, long_tokens, batch, 0, rank=rank, world_size=ranks)
     )
 
 

@@ -15,9 +15,9 @@ from torchvision.transforms import Compose, RandomErasing
 from train_data_support import preprocess, same, tokenize, training_file
 
 from counterpoint._util.children import NICE
-from counterpoint.training.data.base import DataConfig
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.data.images import Pixels, decode
-from counterpoint.training.data.opening import open_data
 
 
 def jpeg(size=(640, 480)) -> bytes:
@@ -46,7 +46,7 @@ def test_the_end_of_a_preprocessing_may_be_left_to_the_device(tmp_path):
     """Bit for bit the same, for all images of a batch."""
     path = training_file(tmp_path)
     config = DataConfig(kind="pairs", path=path, workers=0, negative_images=True, hard_images=2)
-    whole, split = (open_data(config, transform(), tokenize, batch=6, seed=0) for _ in range(2))
+    whole, split = (open_data(Setting(config, transform(), tokenize, 6, 0)) for _ in range(2))
     split.pixels = Pixels(transform())  # as on a GPU
     assert split.pixels.splits and not whole.pixels.splits
     prepared = split.prepare(1, 1).content
@@ -59,7 +59,7 @@ def test_texts_have_the_ids_of_the_tokenizer_itself(tmp_path):
     config = DataConfig(kind="pairs", path=training_file(tmp_path), workers=0, hard_images=2)
     own = SimpleTokenizer(context_length=12)
     quick, plain = (
-        open_data(config, preprocess, tokenizer, batch=6, seed=0)
+        open_data(Setting(config, preprocess, tokenizer, 6, 0))
         for tokenizer in (own, lambda texts: own(texts))
     )
     assert quick.tokenize is not own and plain.tokenize is not own
@@ -70,7 +70,7 @@ def test_texts_have_the_ids_of_the_tokenizer_itself(tmp_path):
 def test_workers_give_way_to_the_process_that_trains(tmp_path):
     config = DataConfig(kind="pairs", path=training_file(tmp_path), workers=1)
     data = open_data(
-        config, lambda image: torch.full((3, 4, 4), float(os.nice(0))), tokenize, batch=6, seed=0
+        Setting(config, lambda image: torch.full((3, 4, 4), float(os.nice(0))), tokenize, 6, 0)
     )
     stream = data.stream(0, 1)
     assert set(next(stream).images.ravel().tolist()) == {min(19.0, os.nice(0) + NICE)}

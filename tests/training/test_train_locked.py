@@ -26,10 +26,10 @@ import counterpoint
 from counterpoint._util.store import Store
 from counterpoint.images.pictures import Picture
 from counterpoint.training import loop
-from counterpoint.training.building import build
 from counterpoint.training.loop import train
 from counterpoint.training.reading import load_recipe
-from counterpoint.training.starts import open_start, trunk_of
+from counterpoint.training.setup import build
+from counterpoint.training.towers import open_start, trunk_of
 from counterpoint.training.validation import Validator
 
 __all__ = ["one_thread", "own_store"]  # fixtures

@@ -27,9 +27,9 @@ from typer.testing import CliRunner
 from counterpoint.cli.app import app
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.training import loop
-from counterpoint.training.building import build
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms
+from counterpoint.training.setup import build
 
 __all__ = ["one_thread"]  # fixtures
 

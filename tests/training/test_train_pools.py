@@ -24,8 +24,8 @@ from training import CPU
 
 from counterpoint.models.hf.pooling import MeanPool, pool_of
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.building import build
 from counterpoint.training.loop import train
+from counterpoint.training.setup import build
 from counterpoint.training.validation import Validator
 
 __all__ = ["own_store"]  # fixtures

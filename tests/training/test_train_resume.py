@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
-import random
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from errors import raises
@@ -36,8 +34,6 @@ from counterpoint.training import checkpoints, loop
 from counterpoint.training.checkpoints import (
     Checkpoint,
     load_last,
-    random_states,
-    restore_random,
     save,
     steps_in,
 )
@@ -312,18 +308,3 @@ def test_nothing_is_pickled(tmp_path):
     run_small(tmp_path)
     kinds = {path.suffix for path in last_checkpoint(tmp_path / "run").iterdir()}
     assert kinds == {".json", ".safetensors"}
-
-
-def test_random_states_survive_json():
-    random.seed(3), np.random.seed(4), torch.manual_seed(5)
-    np.random.standard_normal()  # leaves half a pair behind
-    random.gauss(0, 1)
-    states = json.loads(json.dumps(random_states()))
-
-    def draw():
-        numbers = [random.random(), random.gauss(0, 1), np.random.standard_normal()]
-        return [*numbers, np.random.random(), torch.rand(1).item()]
-
-    first = draw()
-    restore_random(states)
-    assert draw() == first

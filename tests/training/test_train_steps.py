@@ -32,23 +32,13 @@ from training import (
     weights,
 )
 
-from counterpoint.training import loop, starts
-from counterpoint.training.batches import Batch
-from counterpoint.training.building import build
+from counterpoint.training import loop, towers
+from counterpoint.training.batches import Batch, only, pack, split, unpack
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import decayed, groups, prepare
-from counterpoint.training.starts import Towers, open_start
-from counterpoint.training.steps import (
-    Loss,
-    Stepper,
-    clip_gradients,
-    only,
-    pack,
-    split,
-    tokens_read,
-    unpack,
-    update,
-)
+from counterpoint.training.setup import build
+from counterpoint.training.steps import Loss, Stepper, clip_gradients, tokens_read, update
+from counterpoint.training.towers import Towers, open_start
 
 __all__ = ["one_thread"]  # fixtures
 
@@ -264,7 +254,7 @@ def test_texts_apart_by_length_give_the_same_gradients(start, monkeypatch):
     towers, whole = towers_of(start), towers_of(start)
     batch, terms = random_batch(5), TERMS[:8]
     expected = gradients(whole, batch, 0, terms)
-    monkeypatch.setattr(starts, "_TOGETHER", 16)
+    monkeypatch.setattr(towers, "_TOGETHER", 16)
     read, shapes = towers._read, []
 
     def seen(tokens: torch.Tensor) -> torch.Tensor:

@@ -15,13 +15,13 @@ from torch._dynamo.utils import counters
 from training import last_checkpoint, run_small, same, small_recipe, weights
 
 from counterpoint.training import loop
-from counterpoint.training.building import build
 from counterpoint.training.data.images import Pixels
 from counterpoint.training.logs import Meter
 from counterpoint.training.model import compile_blocks
 from counterpoint.training.processes import Ranks
-from counterpoint.training.starts import Towers
+from counterpoint.training.setup import build
 from counterpoint.training.steps import update
+from counterpoint.training.towers import Towers
 
 pytestmark = pytest.mark.slow
 

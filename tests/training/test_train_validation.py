@@ -30,9 +30,9 @@ from training import (
 
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training import loop, validation
-from counterpoint.training.building import build
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
+from counterpoint.training.setup import build
 from counterpoint.training.validation import Validated, Validator, best_of, read_record
 
 __all__ = ["one_thread"]  # fixtures

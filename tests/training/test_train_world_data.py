@@ -20,8 +20,8 @@ from counterpoint._util.random_numbers import fold, key, uniforms
 from counterpoint.benchmarks.benchmark import Options
 from counterpoint.benchmarks.world import BI, REPLACE, SWAP
 from counterpoint.models.openclip.adapter import MERGES
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.opening import open_data
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.data.world import WorldData
 from counterpoint.world.arrays import (
     FEATURES,
@@ -68,13 +68,7 @@ def opened(batch: int = 32, seed: int = 0, rank: int = 0, ranks: int = 1, **conf
     preprocess, tokenize = config.pop("preprocess", transform()), config.pop("tokenize", TOKENIZER)
     given = {"kind": "world", "workers": 0, "size": 1000} | config
     return open_data(
-        DataConfig(**given),
-        preprocess,
-        tokenize,
-        batch=batch,
-        seed=seed,
-        rank=rank,
-        world_size=ranks,
+        Setting(DataConfig(**given), preprocess, tokenize, batch, seed, rank, world_size=ranks)
     )
 
 

@@ -1,6 +1,6 @@
-from .batches import Features as Features, reads as reads
 from .leaks import Leak as Leak, find_leaks as find_leaks, without_leaks as without_leaks
 from .loop import Trained as Trained, train as train
+from .losses.terms import Features as Features, reads as reads
 from .matching import (
     Matched as Matched,
     MatchingSettings as MatchingSettings,

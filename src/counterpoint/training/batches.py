@@ -1,4 +1,4 @@
-"""What a training step works on: texts and images of a batch, and their vectors.
+"""A batch of training: what data make, what towers are given, and the vectors that come back.
 
 A batch has B samples. A sample is an image and its caption; it may have a positive (the caption
 reworded), k negatives, an image of which its first negative is true, a hard image (one of the
@@ -8,25 +8,14 @@ is masked: its vector is there, is finite, and must change neither the loss nor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-MASKS: Final = {  # which mask says which of these vectors are there
-    "positives": "has_positive",
-    "negatives": "has_negative",
-    "negative_images": "has_negative_image",
-    "dense": "has_dense",
-    "dense_negatives": "has_dense_negative",
-    "caption_tokens": "has_caption_token",
-    "negative_tokens": "has_negative_token",
-}
-TOKENS: Final = ("image_tokens", "caption_tokens", "negative_tokens")
-_ABSENT: Final[Any] = None
+from counterpoint.training.losses.terms import MASKS, TOKENS, Features
 
 
 @dataclass(slots=True)
@@ -57,80 +46,134 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The batch on a device; copies overlap with work there where memory is pinned."""
-        import torch
-
         moved = {
             name: value.to(device, non_blocking=True)
             for name in self.__slots__
-            if isinstance(value := getattr(self, name), torch.Tensor)
+            if isinstance(value := getattr(self, name), Tensor)
         }
         hard = None if self.hard is None else self.hard.to(device)
         return Batch(**moved, hard=hard, samples=self.samples)
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
-    """What a loss is given: the vectors of a batch, of all ranks once joined.
+# --- batches to towers and back ----------------------------------------------------------------
 
-    Unit vectors, so that the product of two is their score, a cosine. Shapes are (B, d); negatives
-    (B, k, d); dense and dense_negatives (B, m, d). Tokens are what the towers make of patches and
-    of words before they are pooled, projected and not of unit length: image_tokens (B, p, d),
-    caption_tokens (B, l, d) and negative_tokens (B, k l, d), those of one negative after those of
-    another. `scale` is the factor of the scores before a
-    softmax or a sigmoid (the exponential of the model's logit scale), `bias` what a model with a
-    sigmoid loss adds to them (SigLIP's logit bias). What the data or the model lacks is None. A
-    mask that is None says that all vectors are there; `mask` gives it as an array.
+# In which order things are put together for the towers; (B, ...) or (B, k, ...).
+_IMAGES: Final = ("images", "negative_images")
+_TEXTS: Final = ("captions", "positives", "negatives", "dense", "dense_negatives")
+_BATCH_MASKS: Final = tuple(mask for name, mask in MASKS.items() if name not in TOKENS)
+
+
+def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
+    """All images and all texts of a batch, for one call of each tower.
+
+    `pad` is the padding of the tokenizer; 0 is that of CLIP's.
     """
-
-    images: Tensor
-    captions: Tensor
-    scale: Tensor
-    positives: Tensor = _ABSENT
-    has_positive: Tensor | None = None
-    negatives: Tensor = _ABSENT
-    has_negative: Tensor | None = None
-    negative_images: Tensor = _ABSENT
-    has_negative_image: Tensor | None = None
-    dense: Tensor = _ABSENT
-    has_dense: Tensor | None = None
-    dense_negatives: Tensor = _ABSENT
-    has_dense_negative: Tensor | None = None
-    image_tokens: Tensor = _ABSENT
-    caption_tokens: Tensor = _ABSENT
-    has_caption_token: Tensor | None = None
-    negative_tokens: Tensor = _ABSENT
-    has_negative_token: Tensor | None = None
-    hard: Features = _ABSENT  # of the hard images (NegCLIP)
-    start: Features = _ABSENT  # the same batch under the frozen start, or the teacher
-    bias: Tensor = _ABSENT
-    reconstruction: Tensor = _ABSENT  # (B, 1): log loss per word of positives, told from captions
-
-    def mask(self, vectors: str = "images") -> Tensor:
-        """Which of these vectors are there: (B,), (B, k) or (B, m)."""
-        import torch
-
-        mask = getattr(self, MASKS.get(vectors, ""), None)
-        if mask is not None:
-            return cast("Tensor", mask.bool())
-        of = getattr(self, vectors)
-        return torch.ones(of.shape[:-1], dtype=torch.bool, device=of.device)
+    images = [getattr(b, n) for b in _batches(batch) for n in _IMAGES if getattr(b, n) is not None]
+    texts = [
+        getattr(b, n).flatten(0, -2)
+        for b in _batches(batch)
+        for n in _TEXTS
+        if getattr(b, n) is not None
+    ]
+    length = max(text.shape[1] for text in texts)
+    padded = [nn.functional.pad(text, (0, length - text.shape[1]), value=pad) for text in texts]
+    return torch.cat(images), torch.cat(padded)
 
 
-LossT = TypeVar("LossT", bound=Callable[..., Any])
+def unpack(
+    batch: Batch,
+    images: Tensor,
+    texts: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *tokens: Tensor | None,
+) -> Features:
+    """The vectors that came of `pack`, in their places, with the batch's masks. `tokens`: patches,
+    words and which words are there, where the towers were asked for them."""
+    shown, said = [images], [texts]
+
+    def take(one: Batch) -> Features:
+        found: dict[str, Any] = {name: getattr(one, name) for name in _BATCH_MASKS}
+        for names, left, of_texts in ((_IMAGES, shown, False), (_TEXTS, said, True)):
+            for name in names:
+                given = getattr(one, name)
+                if given is not None:
+                    shape = given.shape[:-1] if of_texts else given.shape[:1]
+                    head, left[0] = left[0].tensor_split([shape.numel()])
+                    found[name] = head.view(*shape, -1)
+        return Features(**found, scale=scale, bias=cast("Tensor", bias))
+
+    features = take(batch)
+    if tokens:
+        features = replace(features, **_tokens(batch, *cast("tuple[Any, Any, Any]", tokens)))
+    return features if batch.hard is None else replace(features, hard=take(batch.hard))
 
 
-def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], LossT]:
-    """Declares what a loss reads of `Features`; the rest is neither encoded nor given to it.
+def _tokens(
+    batch: Batch, patches: Tensor, words: Tensor | None, there: Tensor | None
+) -> dict[str, Any]:
+    """Those of images, captions and negatives; a negative that is not there has no words."""
+    size = len(batch.images)
+    found = {"image_tokens": patches[:size]}
+    if words is None or there is None:
+        return found
+    found |= {"caption_tokens": words[:size], "has_caption_token": there[:size]}
+    if batch.negatives is None:
+        return found
+    first, count = size * (1 if batch.positives is None else 2), batch.negatives.shape[1]
+    rows = slice(first, first + size * count)  # after captions and positives
+    said = there[rows].view(size, count, -1)
+    if batch.has_negative is not None:
+        said = said & batch.has_negative[..., None]
+    return found | {
+        "negative_tokens": words[rows].reshape(size, -1, words.shape[-1]),
+        "has_negative_token": said.flatten(1),
+    }
 
-    Names are those of the vectors (their masks come with them), `hard_...` for those of the hard
-    images, `start_...` for those of the frozen start or the teacher, `..._tokens` for patches and
-    words, `bias` for the logit bias of the model. Data or models without one of `vectors` are
-    refused; what is `optional` is used where it is there. Without a declaration a loss reads images
-    and captions.
-    """
 
-    def declared(loss: LossT) -> LossT:
-        loss.__dict__["reads"] = (tuple(vectors), tuple(optional))
-        return loss
+def only(batch: Batch, names: Collection[str]) -> Batch:
+    """The batch without what no term of the loss reads; hard images go by `hard_...`."""
+    kept = {
+        name: getattr(batch, name)
+        for name in (*_IMAGES, *_TEXTS)
+        if name in names or name in ("images", "captions")
+    }
+    masks = {n: getattr(batch, n) for n in _BATCH_MASKS if n in names}
+    inner = {name.removeprefix("hard_") for name in names if name.startswith("hard_")}
+    hard = only(batch.hard, inner) if batch.hard is not None and inner else None
+    return Batch(**kept, **masks, hard=hard, samples=batch.samples)
 
-    return declared
+
+def split(batch: Batch, size: int) -> Iterator[Batch]:
+    """Parts of `size` samples, in order."""
+    for start in range(0, len(batch.images), size):
+        yield _rows(batch, slice(start, start + size))
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    cut = {
+        name: value[rows]
+        for name in Batch.__slots__
+        if isinstance(value := getattr(batch, name), Tensor)
+    }
+    hard = None if batch.hard is None else _rows(batch.hard, rows)
+    return Batch(**cut, hard=hard, samples=batch.samples[rows])
+
+
+def _batches(batch: Batch) -> list[Batch]:
+    return [batch] if batch.hard is None else [batch, batch.hard]
+
+
+def names_of(features: Features) -> list[str]:
+    """Which vectors are there."""
+    return [n for n in (*_IMAGES, *_TEXTS, *TOKENS) if getattr(features, n) is not None]
+
+
+def stacked(parts: list[Features]) -> Features:
+    """Parts one after the other, as one batch."""
+    names = [n for n in (*names_of(parts[0]), *MASKS.values()) if getattr(parts[0], n) is not None]
+    whole: dict[str, Any] = {
+        name: torch.cat([getattr(part, name) for part in parts]) for name in names
+    }
+    hard = [part.hard for part in parts if part.hard is not None]
+    return replace(parts[0], **whole, hard=stacked(hard) if hard else parts[0].hard)

@@ -1,40 +1,45 @@
 """Checkpoints of a training run, and the claim on its folder.
 
-    checkpoints/step-00001000/state.json            step, position in the data, random states
+    checkpoints/step-00001000/state.json            step, position in the data, the scaler's state
     checkpoints/step-00001000/weights.safetensors   trained weights, buffers, averaged weights
     checkpoints/step-00001000/optimiser.safetensors
 
-A checkpoint holds everything that the next step depends on. Its folder is complete or not there.
-Nothing is pickled. Frozen weights are not stored: they are the start's, whose fingerprint is.
+A checkpoint holds everything that the next step depends on. What a step draws depends on its number
+alone, so random states are not kept. A checkpoint's folder is complete or not there, and nothing in
+it is pickled. Frozen weights are not stored: they are the start's, whose fingerprint is.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from counterpoint._util.errors import CounterpointError, RunError, reason
+from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint._util.writing import locked, whole_file, whole_folder
+from counterpoint.evaluation import (
+    TrainingRecord,
+    photograph_digests,
+    read_records,
+    text_digests,
+    write_record,
+)
+from counterpoint.models import TRAINED_ON
 from counterpoint.training.data.base import Problems
 from counterpoint.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from counterpoint.training.building import TrainingRun
-
+from counterpoint.training.steps import TrainingRun
 
 FOLDER: Final = "checkpoints"
 _STATE, _WEIGHTS, _OPTIMISER = "state.json", "weights.safetensors", "optimiser.safetensors"
@@ -114,40 +119,6 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-# --- random states -----------------------------------------------------------------------------
-
-
-def random_states() -> dict[str, Any]:
-    """Of Python, NumPy and torch (and this rank's GPU), as plain values."""
-    kind, keys, *rest = np.random.get_state(legacy=True)
-    states = {
-        "python": random.getstate(),
-        "numpy": [kind, np.asarray(keys).tolist(), *rest],
-        "torch": _hex(torch.get_rng_state()),
-    }
-    if torch.cuda.is_available():
-        states["cuda"] = _hex(torch.cuda.get_rng_state())
-    return states
-
-
-def restore_random(states: Mapping[str, Any]) -> None:
-    version, inner, gauss = states["python"]
-    random.setstate((version, tuple(inner), gauss))
-    kind, keys, *rest = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(_bytes(states["torch"]))
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(_bytes(states["cuda"]))
-
-
-def _hex(state: Tensor) -> str:
-    return state.cpu().numpy().tobytes().hex()
-
-
-def _bytes(text: str) -> Tensor:
-    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8)
-
-
 # --- a run as a checkpoint, and back -----------------------------------------------------------
 
 
@@ -173,7 +144,6 @@ def capture(run: TrainingRun, step: int) -> Checkpoint:
         "start": run.fingerprint,
         "data": run.data.contents,
         "scaler": None if scaler is None else scaler.state_dict(),
-        "random": _of_all_ranks(random_states()),
         "problems": problems_of(run).as_json(),
     }
     return Checkpoint(step, state, weights, optimiser)
@@ -219,12 +189,9 @@ def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     run.optimiser.load_state_dict(described)
     if run.stepper.scaler is not None:
         run.stepper.scaler.load_state_dict(saved.state["scaler"])
-    if run.ranks.first and "problems" in saved.state:
+    if run.ranks.first:
         run.data.problems.clear()  # those of opening the data are among the saved ones
         run.data.problems.update(Problems.of(saved.state["problems"]))
-    states = saved.state["random"]
-    if run.ranks.rank < len(states):  # fewer ranks before: those are new, and seeded each step
-        restore_random(states[run.ranks.rank])
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -378,3 +345,27 @@ def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 def _told(value: object) -> str:
     return "none" if value is None else shortened(value if isinstance(value, str) else shown(value))
+
+
+# --- what a run trains on, as a file in its folder that goes with every model of it --------------
+
+
+def record_data(run: TrainingRun, progress: Progress | None, *, begun: bool) -> None:
+    """Write the record of a run, where something is known of its data. The start's own record is
+    in it: a model was trained on all that its start was trained on."""
+    path = run.recipe.folder / TRAINED_ON
+    if begun and path.is_file():
+        return  # of the same data, or the checkpoint would have been refused
+    before = read_records(run.model.start.training_records)
+    advance = (progress or Quiet()).start("texts to record", None)
+    texts, photographs = [], [photograph_digests(run.data.all_photographs())]
+    for some in run.data.all_texts():
+        texts.append(text_digests(some))
+        advance(len(some))
+    if before is not None:
+        texts.append(before.texts)
+        photographs.append(before.photographs)
+    record = TrainingRecord.of(texts, photographs)
+    if len(record.texts) or len(record.photographs):
+        with whole_file(path, RunError) as draft:
+            write_record(draft, record)

@@ -24,7 +24,7 @@ import counterpoint
 from counterpoint._util.errors import CounterpointError, ModelError
 from counterpoint._util.untrusted import described
 from counterpoint.models import LoadOptions, find_source, guarded, hub_or_cache, pretrained
-from counterpoint.training.starts import Start, Towers
+from counterpoint.training.towers import Start, Towers
 
 WORLD: Final = Path(counterpoint.__file__).parent / "world" / "decoder"
 _CONFIG, _WEIGHTS = "config.json", "decoder.safetensors"

@@ -9,9 +9,9 @@ and not augmented.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,11 +23,9 @@ from counterpoint._util.store import Store, default_store
 from counterpoint.images import Picture
 from counterpoint.models import ImageTrunk, NamedVectors, open_image_vectors
 from counterpoint.scoring import Work, encode_images
-from counterpoint.training.starts import Start, add_pool, open_start, parts_of
-
-if TYPE_CHECKING:
-    from counterpoint.training.data.loading import See
-    from counterpoint.training.recipe import Recipe
+from counterpoint.training.data.base import DataConfig
+from counterpoint.training.recipe import Recipe
+from counterpoint.training.towers import Start, add_pool, open_start, parts_of
 
 _IN_MEMORY: Final = 2**32  # bytes; more of them are mapped from a file that has no name
 _READ: Final = 1024  # images whose outputs are read at a time
@@ -51,10 +49,10 @@ def trunk_names(start: Start, trunk: ImageTrunk) -> set[str]:
 
 def looking(
     trunk: ImageTrunk,
-    vectors: Path | None,
+    data: DataConfig,
     device: torch.device,
     progress: Progress | None,
-) -> See:
+) -> Callable[[Sequence[Picture]], LockedImages]:
     """A function that looks at images: stored vectors first, then photographs.
 
     What it sees first, the training images, tells a new pool its center.
@@ -63,7 +61,7 @@ def looking(
     def see(pictures: Sequence[Picture]) -> LockedImages:
         with Store(default_store()) as store:
             work = Work(store, None, progress or Quiet())
-            found = _seen(trunk, pictures, vectors, work).near(device)
+            found = _seen(trunk, pictures, data.vectors, work).near(device)
         trunk.learn(found.values)
         return found
 

@@ -34,13 +34,13 @@ from counterpoint.evaluation import (
     mix_weights,
 )
 from counterpoint.models import records_in
-from counterpoint.training.batches import Batch
-from counterpoint.training.building import TrainingRun, build
+from counterpoint.training.batches import Batch, only
 from counterpoint.training.checkpoints import (
     capture,
     claimed,
     load_last,
     problems_of,
+    record_data,
     refuse_unlike,
     restore,
     save,
@@ -52,9 +52,9 @@ from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
 from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.recording import record_data
-from counterpoint.training.starts import save_start, saved_id, with_weights
-from counterpoint.training.steps import only, update
+from counterpoint.training.setup import build
+from counterpoint.training.steps import TrainingRun, update
+from counterpoint.training.towers import save_start, saved_id, with_weights
 from counterpoint.training.validation import (
     BEST,
     Validated,
@@ -143,7 +143,7 @@ def train(
             return Trained(folder, model, run.steps, problems, outcome, best)
 
 
-# --- build (see building.py) ---------------------------------------------------------------------
+# --- build (see setup.py) ---------------------------------------------------------------------
 
 
 def _refuse_missing(recipe: Recipe) -> None:

@@ -31,7 +31,7 @@ from counterpoint.evaluation import evaluate
 from counterpoint.runs import Part, Run, rows
 from counterpoint.training.loop import train
 from counterpoint.training.reading import check
-from counterpoint.training.starts import open_start
+from counterpoint.training.towers import open_start
 
 METRICS: Final = ("image_to_text", "text_to_image", "group", "group_matching")
 RECORD: Final = "matching.json"

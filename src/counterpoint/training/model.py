@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from shutil import which
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,8 @@ from torch.nn.utils import parametrize
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models import ImageTrunk, set_arithmetic
-from counterpoint.training.starts import (
+from counterpoint.training.recipe import Lora, Recipe
+from counterpoint.training.towers import (
     Start,
     Towers,
     checkpoint_activations,
@@ -26,10 +27,6 @@ from counterpoint.training.starts import (
     towers_of,
     unreached,
 )
-
-if TYPE_CHECKING:
-    from counterpoint.training.recipe import Lora, Recipe
-
 
 # --- LoRA as parametrisations of weights ---------------------------------------------------------
 #

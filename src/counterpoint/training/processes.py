@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, distributed
 
-from counterpoint._util.errors import DataError, ModelError, Terminated
+from counterpoint._util.errors import ModelError, Terminated
 from counterpoint.models import pick_device
-from counterpoint.training.batches import Features
+from counterpoint.training.losses.terms import Features
 
 if TYPE_CHECKING:
     from counterpoint.training.recipe import Recipe
@@ -159,21 +159,18 @@ def stop_between_steps(*, alone: bool) -> Iterator[Stop]:
 # the model's, joined on their own, or of one process only
 _WHOLE: Final = ("scale", "bias", "hard", "start", "reconstruction")
 _NAMES: Final = tuple(f.name for f in fields(Features) if f.name not in _WHOLE)
-_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.bool)
-_SIZES: Final = 3  # of a field: (B, k, d) at most
 
 
 def join(features: Features) -> Features:
     """The features of all ranks, those of rank 0 first; in a single process, what was given.
 
     Two exchanges for the vectors and their masks, and as many for the hard images. Every rank must
-    bring as many samples, and the same fields in the same shapes: else all ranks refuse alike.
+    bring as many samples, and the same fields in the same shapes.
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return features
     if distributed.get_world_size() == 1:
         return features
-    _refuse_unlike(features)
     return _joined(features)
 
 
@@ -217,46 +214,3 @@ class _Join(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         ranks = distributed.get_world_size()
         return ranks * gradient.chunk(ranks)[distributed.get_rank()]
-
-
-def _refuse_unlike(features: Features) -> None:
-    """Before anything large is sent: ranks that disagree about sizes would hang, or mix rows up.
-
-    Over the CPU where the process group has a backend for it (`init_process_group()` without a
-    backend sets up gloo beside nccl): asking the GPU would make the host wait for it each step.
-    """
-    on_host = "cpu:" in distributed.get_backend_config()
-    device = torch.device("cpu") if on_host else features.images.device
-    mine = torch.tensor(_shapes(features), device=device)
-    found = _gathered(mine[None]).tolist()
-    other = next((rank for rank, shapes in enumerate(found) if shapes != found[0]), None)
-    if other is None:
-        return
-    differs = next(i for i, (a, b) in enumerate(zip(found[0], found[other], strict=True)) if a != b)
-    at = differs // (_SIZES + 1)
-    name = (*_NAMES, *(f"hard {name}" for name in _NAMES))[at].replace("_", " ")
-    first, second = (_words(found[rank], at) for rank in (0, other))
-    raise DataError(
-        "E-BATCH-MISMATCH",
-        f"the ranks' batches do not fit together: {name} is {first} on rank 0 and {second} on rank "
-        f"{other}; every rank must load batches of one size with the same parts.",
-    )
-
-
-def _shapes(features: Features) -> list[int]:
-    """Type and sizes of every field in a fixed order; -1 for what is not there."""
-    told = []
-    for part in (features, features.hard):
-        for name in _NAMES:
-            value = None if part is None else getattr(part, name)
-            sizes = [] if value is None else [_DTYPES.index(value.dtype), *value.shape]
-            told += [*sizes, *[-1] * (_SIZES + 1 - len(sizes))]
-    return told
-
-
-def _words(shapes: list[int], at: int) -> str:
-    kind, *sizes = shapes[at * (_SIZES + 1) : (at + 1) * (_SIZES + 1)]
-    if kind < 0:
-        return "not there"
-    dtype = str(_DTYPES[kind]).removeprefix("torch.")
-    return f"{dtype} ({', '.join(str(size) for size in sizes if size >= 0)})"

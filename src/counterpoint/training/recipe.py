@@ -230,17 +230,8 @@ class Recipe(_Section):
 
     def settled(self) -> dict[str, Any]:
         """What the weights depend on, as plain values."""
-        of_data = {"workers", "keep_out"}  # the latter refuses a run, and changes none
-        unread: Any = {"data": of_data, **dict.fromkeys((*FREE, "knobs"), True)}
-        # as recipes were before there was any
-        unread |= {
-            name: True for name in ("validation", "lock", "decoder") if getattr(self, name) is None
-        }
-        if self.ema_as == "result":
-            unread["ema_as"] = True
-        if self.data.vectors is None:
-            of_data.add("vectors")
-        of_data |= {name for name in ("phrases", "joined") if not getattr(self.data, name)}
+        # keep_out refuses a run, and changes none
+        unread: Any = {"data": {"workers", "keep_out"}, **dict.fromkeys((*FREE, "knobs"), True)}
         return self.model_dump(mode="json", by_alias=True, exclude=unread)
 
     def digest(self) -> str:

@@ -12,32 +12,52 @@ forward twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from counterpoint.training.batches import MASKS, TOKENS, Batch, Features
+from counterpoint.models import ImageTrunk
+from counterpoint.training.batches import (
+    Batch,
+    names_of,
+    only,
+    pack,
+    split,
+    stacked,
+    unpack,
+)
+from counterpoint.training.data.base import TrainingData
 from counterpoint.training.losses import terms as losses
-from counterpoint.training.processes import join
-from counterpoint.training.starts import Towers
-
-if TYPE_CHECKING:
-    from counterpoint.training.building import TrainingRun
-    from counterpoint.training.decoders import Captioner
+from counterpoint.training.losses.terms import TOKENS, Features
+from counterpoint.training.model import TrainableModel
+from counterpoint.training.processes import Ranks, join
+from counterpoint.training.recipe import Recipe
+from counterpoint.training.towers import Towers
 
 Values = dict[str, Tensor]
 # From a rank's batch and the joined vectors to the loss and the values of its terms.
 Objective = Callable[[Batch, Features], tuple[Tensor, Values]]
-# In which order things are put together for the towers; (B, ...) or (B, k, ...).
-_IMAGES: Final = ("images", "negative_images")
-_TEXTS: Final = ("captions", "positives", "negatives", "dense", "dense_negatives")
-_MASKS: Final = tuple(MASKS.values())
-_BATCH_MASKS: Final = tuple(mask for name, mask in MASKS.items() if name not in TOKENS)
+
+
+def encode(
+    towers: nn.Module,
+    batch: Batch,
+    part: int,
+    pad: int,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Features:
+    """The vectors of a batch, of which the towers hold `part` samples at once (0: all)."""
+    parts = list(split(batch, part)) if part else [batch]
+    found = []
+    for one in parts:
+        with autocast():
+            found.append(unpack(one, *towers(*pack(one, pad))))
+    return stacked(found) if len(found) > 1 else found[0]
 
 
 @dataclass(slots=True)
@@ -61,7 +81,10 @@ class Stepper:
             return self._cached(batch, share, seed, last)
         torch.manual_seed(seed)
         with self._waiting(not last):
-            return self._backward(batch, self._encode(batch), share)
+            features = self._encode(batch)
+            loss, values = self.objective(batch, join(features))
+            self._send_back(loss, features, share)
+        return values
 
     def _cached(self, batch: Batch, share: float, seed: int, last: bool) -> Values:
         parts = list(split(batch, self.part))
@@ -75,7 +98,9 @@ class Stepper:
         own: dict[str, Any] = {
             n: v.detach().requires_grad_() for n, v in _scalars(first[-1]).items()
         }
-        values = self._backward(batch, replace(stacked(leaves), **own), share)
+        features = replace(stacked(leaves), **own)
+        loss, values = self.objective(batch, join(features))
+        self._send_back(loss, features, share)
         for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
             final = number == len(parts) - 1
             torch.manual_seed(seed + number)
@@ -94,14 +119,12 @@ class Stepper:
     def _encode(self, batch: Batch) -> Features:
         return encode(self.towers, batch, 0, self.pad, self.autocast)
 
-    def _backward(self, batch: Batch, features: Features, share: float) -> Values:
-        loss, values = self.objective(batch, join(features))
+    def _send_back(self, loss: Tensor, features: Features, share: float) -> None:
         # Scale and bias are in it even where no term uses them: DDP waits for their gradients.
         loss = share * (loss + sum(0 * value for value in _scalars(features).values()))
         if self.scaler is not None:
             loss = self.scaler.scale(loss)
         loss.backward()  # type: ignore[no-untyped-call]
-        return values
 
     def _waiting(self, wait: bool) -> AbstractContextManager[Any]:
         """DDP exchanges gradients in every backward pass unless told not to."""
@@ -112,126 +135,6 @@ class Stepper:
         return nullcontext()
 
 
-# --- batches to towers and back ----------------------------------------------------------------
-
-
-def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
-    """All images and all texts of a batch, for one call of each tower.
-
-    `pad` is the padding of the tokenizer; 0 is that of CLIP's.
-    """
-    images = [getattr(b, n) for b in _batches(batch) for n in _IMAGES if getattr(b, n) is not None]
-    texts = [
-        getattr(b, n).flatten(0, -2)
-        for b in _batches(batch)
-        for n in _TEXTS
-        if getattr(b, n) is not None
-    ]
-    length = max(text.shape[1] for text in texts)
-    padded = [nn.functional.pad(text, (0, length - text.shape[1]), value=pad) for text in texts]
-    return torch.cat(images), torch.cat(padded)
-
-
-def encode(
-    towers: nn.Module,
-    batch: Batch,
-    part: int,
-    pad: int,
-    autocast: Callable[[], AbstractContextManager[Any]],
-) -> Features:
-    """The vectors of a batch, of which the towers hold `part` samples at once (0: all)."""
-    parts = list(split(batch, part)) if part else [batch]
-    found = []
-    for one in parts:
-        with autocast():
-            found.append(unpack(one, *towers(*pack(one, pad))))
-    return stacked(found) if len(found) > 1 else found[0]
-
-
-def unpack(
-    batch: Batch,
-    images: Tensor,
-    texts: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *tokens: Tensor | None,
-) -> Features:
-    """The vectors that came of `pack`, in their places, with the batch's masks. `tokens`: patches,
-    words and which words are there, where the towers were asked for them."""
-    shown, said = [images], [texts]
-
-    def take(one: Batch) -> Features:
-        found: dict[str, Any] = {name: getattr(one, name) for name in _BATCH_MASKS}
-        for names, left, of_texts in ((_IMAGES, shown, False), (_TEXTS, said, True)):
-            for name in names:
-                given = getattr(one, name)
-                if given is not None:
-                    shape = given.shape[:-1] if of_texts else given.shape[:1]
-                    head, left[0] = left[0].tensor_split([shape.numel()])
-                    found[name] = head.view(*shape, -1)
-        return Features(**found, scale=scale, bias=cast("Tensor", bias))
-
-    features = take(batch)
-    if tokens:
-        features = replace(features, **_tokens(batch, *cast("tuple[Any, Any, Any]", tokens)))
-    return features if batch.hard is None else replace(features, hard=take(batch.hard))
-
-
-def _tokens(
-    batch: Batch, patches: Tensor, words: Tensor | None, there: Tensor | None
-) -> dict[str, Any]:
-    """Those of images, captions and negatives; a negative that is not there has no words."""
-    size = len(batch.images)
-    found = {"image_tokens": patches[:size]}
-    if words is None or there is None:
-        return found
-    found |= {"caption_tokens": words[:size], "has_caption_token": there[:size]}
-    if batch.negatives is None:
-        return found
-    first, count = size * (1 if batch.positives is None else 2), batch.negatives.shape[1]
-    rows = slice(first, first + size * count)  # after captions and positives
-    said = there[rows].view(size, count, -1)
-    if batch.has_negative is not None:
-        said = said & batch.has_negative[..., None]
-    return found | {
-        "negative_tokens": words[rows].reshape(size, -1, words.shape[-1]),
-        "has_negative_token": said.flatten(1),
-    }
-
-
-def only(batch: Batch, names: Collection[str]) -> Batch:
-    """The batch without what no term of the loss reads; hard images go by `hard_...`."""
-    kept = {
-        name: getattr(batch, name)
-        for name in (*_IMAGES, *_TEXTS)
-        if name in names or name in ("images", "captions")
-    }
-    masks = {n: getattr(batch, n) for n in _BATCH_MASKS if n in names}
-    inner = {name.removeprefix("hard_") for name in names if name.startswith("hard_")}
-    hard = only(batch.hard, inner) if batch.hard is not None and inner else None
-    return Batch(**kept, **masks, hard=hard, samples=batch.samples)
-
-
-def split(batch: Batch, size: int) -> Iterator[Batch]:
-    """Parts of `size` samples, in order."""
-    for start in range(0, len(batch.images), size):
-        yield _rows(batch, slice(start, start + size))
-
-
-def _rows(batch: Batch, rows: slice) -> Batch:
-    cut = {
-        name: value[rows]
-        for name in Batch.__slots__
-        if isinstance(value := getattr(batch, name), Tensor)
-    }
-    hard = None if batch.hard is None else _rows(batch.hard, rows)
-    return Batch(**cut, hard=hard, samples=batch.samples[rows])
-
-
-def _batches(batch: Batch) -> list[Batch]:
-    return [batch] if batch.hard is None else [batch, batch.hard]
-
-
 # --- vectors as leaves of the second graph -----------------------------------------------------
 
 
@@ -240,32 +143,18 @@ def _scalars(features: Features) -> dict[str, Tensor]:
     return {n: v for n in ("scale", "bias") if (v := getattr(features, n)) is not None}
 
 
-def _names(features: Features) -> list[str]:
-    return [n for n in (*_IMAGES, *_TEXTS, *TOKENS) if getattr(features, n) is not None]
-
-
 def _leaves(features: Features) -> Features:
-    own = {n: getattr(features, n).detach().requires_grad_() for n in _names(features)}
+    own = {n: getattr(features, n).detach().requires_grad_() for n in names_of(features)}
     return replace(features, **own, hard=features.hard and _leaves(features.hard))
 
 
 def _vectors(features: Features) -> list[Tensor]:
-    mine = [getattr(features, name) for name in _names(features)]
+    mine = [getattr(features, name) for name in names_of(features)]
     return mine if features.hard is None else mine + _vectors(features.hard)
 
 
 def _gradients(features: Features) -> list[Tensor | None]:
     return [vectors.grad for vectors in _vectors(features)]
-
-
-def stacked(parts: list[Features]) -> Features:
-    """Parts one after the other, as one batch."""
-    names = [n for n in (*_names(parts[0]), *_MASKS) if getattr(parts[0], n) is not None]
-    whole: dict[str, Any] = {
-        name: torch.cat([getattr(part, name) for part in parts]) for name in names
-    }
-    hard = [part.hard for part in parts if part.hard is not None]
-    return replace(parts[0], **whole, hard=stacked(hard) if hard else parts[0].hard)
 
 
 # --- the loss of a recipe ----------------------------------------------------------------------
@@ -287,10 +176,12 @@ class Loss:
         start: Towers | None,
         autocast: Callable[[], AbstractContextManager[Any]],
         part: int = 0,
+        captioner: nn.Module | None = None,
     ) -> None:
+        """`captioner`: a decoder that says positives from the vectors of captions."""
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
+        self.captioner = captioner
         self.fields = fields_of(terms)
-        self.captioner: Captioner | None = None  # says positives from the vectors of captions
 
     def __call__(
         self, batch: Batch, features: Features, *, alone: bool = False
@@ -338,6 +229,34 @@ def tokens_read(terms: Sequence[losses.Term]) -> frozenset[str]:
 
 def needs_start(terms: Sequence[losses.Term]) -> bool:
     return any(name.startswith(_START) for name in losses.uses(terms))
+
+
+# --- the step -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class TrainingRun:
+    """Everything that a step reads or changes. `averaged`: by name, the moving averages.
+
+    `origin`: the start's weights, where the result is to be mixed with them.
+    """
+
+    recipe: Recipe
+    ranks: Ranks
+    model: TrainableModel
+    stepper: Stepper
+    loss: Loss
+    optimiser: torch.optim.Optimizer
+    data: TrainingData
+    steps: int
+    fingerprint: str  # of the start
+    averaged: dict[str, Tensor] = field(default_factory=dict)
+    origin: dict[str, Tensor] = field(default_factory=dict)
+    trunk: ImageTrunk | None = None  # of a locked image tower
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        return self.model.trainable()
 
 
 Schedule = Literal["cosine", "constant"]

@@ -15,28 +15,26 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from counterpoint._util.errors import RunError
-from counterpoint._util.progress import Progress
+from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_file, whole_folder
-from counterpoint.training.batches import Batch, Features
+from counterpoint.training.batches import Batch, only
 from counterpoint.training.checkpoints import refuse_other_data
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.opening import open_data
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.locking import looking, recipe_start
 from counterpoint.training.losses.counterpoint import true_texts
 from counterpoint.training.losses.masks import own_scores
+from counterpoint.training.losses.terms import Features
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.starts import towers_of
-from counterpoint.training.steps import encode, only, tokens_read
-
-if TYPE_CHECKING:
-    from counterpoint.training.building import TrainingRun
+from counterpoint.training.steps import TrainingRun, encode, tokens_read
+from counterpoint.training.towers import towers_of
 
 BEST: Final = "best"
 RECORD: Final = "validation.json"
@@ -123,17 +121,19 @@ class Validator:
         if self.metric == "loss":
             self.towers.tokens = tokens_read(self.loss.terms)
         self.data: Any = open_data(
-            _config(recipe),
-            self.network.transform,
-            self.network.tokenizer,
-            batch=recipe.batch,
-            seed=0,  # the same texts and batches for all seeds of a recipe
-            device=device,
-            pad=self.towers.pad,
-            cut=self.network.cuts_padding,
-            whole=True,
-            progress=progress,
-            see=None if trunk is None else looking(trunk, recipe.data.vectors, device, progress),
+            Setting(
+                _config(recipe),
+                self.network.transform,
+                self.network.tokenizer,
+                recipe.batch,
+                seed=0,  # the same texts and batches for all seeds of a recipe
+                device=device,
+                pad=self.towers.pad,
+                cut=self.network.cuts_padding,
+                whole=True,
+                progress=progress or Quiet(),
+                see=None if trunk is None else looking(trunk, recipe.data, device, progress),
+            )
         )
         self._found = read_record(self.folder)
         if self._found:

@@ -1,6 +1,6 @@
 """Training data: its section of a recipe (`DataConfig`), and what the loop gets (`TrainingData`).
 
-    data = open_data(config, preprocess, tokenize, batch=256, seed=0)   # opening.py
+    data = open_data(Setting(config, preprocess, tokenize, batch=256, seed=0))
     for batch in data.stream(start=step):   # from that step on, epoch after epoch, without end
         ...
 
@@ -13,19 +13,22 @@ one process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from counterpoint._util.errors import MissingExtraError
+from counterpoint._util.progress import Progress, Quiet
 
 if TYPE_CHECKING:
+    import torch
     from PIL.Image import Image
     from torch import Tensor
 
     from counterpoint.images import Picture
     from counterpoint.training.batches import Batch
+    from counterpoint.world import Tokenize
 
 
 # --- what the data had to leave out or replace ---------------------------------------------------
@@ -37,11 +40,6 @@ if TYPE_CHECKING:
 UNREADABLE: Final = "samples that cannot be read: replaced by another sample"
 NO_IMAGE: Final = "images of negatives that cannot be read: the negative has none"
 _EXAMPLES: Final = 3
-# How messages ended when every message had a count of its own: in checkpoints of that time.
-_ENDINGS: Final = {
-    " Another sample stood in.": UNREADABLE,
-    " The negative has no image then.": NO_IMAGE,
-}
 
 
 @dataclass(slots=True)
@@ -75,18 +73,10 @@ class Problems:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Problems:
-        """From a checkpoint, of the form of `as_json` or of the older one."""
+        """From a checkpoint, as `as_json` gave them."""
         found = cls()
-        if isinstance(saved.get("counts"), Mapping):
-            for kind, count in saved["counts"].items():
-                found.add(kind, *saved["examples"].get(kind, ()), count=count)
-            return found
-        for message, count in saved.items():
-            ending = next((end for end in _ENDINGS if message.endswith(end)), None)
-            if ending is None:
-                found.add(message, count=count)
-            else:
-                found.add(_ENDINGS[ending], message.removesuffix(ending), count=count)
+        for kind, count in saved["counts"].items():
+            found.add(kind, *saved["examples"].get(kind, ()), count=count)
         return found
 
 
@@ -226,3 +216,45 @@ class TrainingData(Protocol):
         iterator, or drop it, to end the workers. If the device is a GPU, batches are on it already
         or in pinned memory.
         """
+
+
+class SeenImages(Protocol):
+    """What a locked trunk makes of images. `row` gives an image's number, or raises ImageError."""
+
+    vectors: str  # digest of the stored ones; empty if there are none
+
+    def row(self, picture: Picture) -> Tensor: ...
+
+    def take(self, rows: Tensor) -> Tensor:
+        """The features of these numbers (n, ...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How data are opened.
+
+    `batch` is the whole batch of all ranks. `preprocess` and `tokenize` are the model's;
+    `preprocess` may augment: the random state is seeded for every image. If it is a torchvision
+    `Compose`, its end runs on the GPU, and batches are a quarter as large on their way. `pad` is
+    the tokenizer's padding: all texts of a batch are cut after the longest of them, unless `cut`
+    is False. The last, incomplete batch of an epoch is dropped (in other epochs it holds other
+    samples), unless the data is to be seen as a `whole`. `see` looks at all images now: batches
+    then hold what a locked trunk makes of them, and no image is opened later.
+    """
+
+    config: DataConfig
+    preprocess: Preprocess
+    tokenize: Tokenize
+    batch: int
+    seed: int
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device | str = "cpu"
+    pad: int = 0
+    cut: bool = True
+    whole: bool = False
+    progress: Progress = field(default_factory=Quiet)
+    see: Callable[[Sequence[Picture]], SeenImages] | None = None
+
+    def on_gpu(self) -> bool:
+        return str(self.device).startswith("cuda")

@@ -9,11 +9,11 @@ import signal
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -21,49 +21,11 @@ from torch.utils.data import DataLoader, Dataset
 from counterpoint._util.children import let_driver_first
 from counterpoint._util.cluster import ray_was_used
 from counterpoint._util.errors import DataError
-from counterpoint._util.progress import Progress
 from counterpoint.images import Picture
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import DataConfig, Preprocess, Problems
-from counterpoint.world import Tokenize
+from counterpoint.training.data.base import Problems, Setting
 
 _AHEAD: Final = 2  # batches that each worker may have ready
-
-
-class SeenImages(Protocol):
-    """What a locked trunk makes of images. `row` gives an image's number, or raises ImageError."""
-
-    vectors: str  # digest of the stored ones; empty if there are none
-
-    def row(self, picture: Picture) -> torch.Tensor: ...
-
-    def take(self, rows: torch.Tensor) -> torch.Tensor:
-        """The features of these numbers (n, ...)."""
-
-
-See = Callable[[Sequence[Picture]], SeenImages]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What `open_data` was asked for."""
-
-    config: DataConfig
-    preprocess: Preprocess
-    tokenize: Tokenize
-    batch: int
-    seed: int
-    rank: int
-    world_size: int
-    device: torch.device | str
-    pad: int
-    cut: bool
-    progress: Progress
-    whole: bool = False
-    see: See | None = None
-
-    def on_gpu(self) -> bool:
-        return torch.device(self.device).type == "cuda"
 
 
 @dataclass(slots=True)

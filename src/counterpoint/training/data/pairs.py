@@ -8,6 +8,7 @@ as that export reads them, and have types.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -27,10 +28,8 @@ from counterpoint.cases import ImageRef
 from counterpoint.generation import phrases_of
 from counterpoint.generation.export import ImagePaths, read_groups
 from counterpoint.images import Picture
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.contents import column_digest
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.data.images import open_picture
-from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.samples import Record, Samples, SampleSource
 from counterpoint.training.leaks import refuse_leaks
 
@@ -48,6 +47,7 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _CHUNK: Final = 20_000
+_DIGESTED: Final = 100_000  # rows at a time
 
 
 def open_pairs(setting: Setting) -> Samples:
@@ -318,3 +318,36 @@ class _Table(SampleSource):
     def _of_type(self, types: list[str], size: int) -> list[int]:
         only = self.config.only
         return [i for i in range(size) if only is None or types[i] == only]
+
+
+# --- digests by column, which a resumed run compares: of the rows, so that a file that is written
+# again with the same rows is the same data
+
+
+def column_digest(column: pa.Array) -> str:
+    """Of texts, of whole numbers, or of lists of them; null is a value of its own."""
+    state = hashlib.blake2b(digest_size=16)
+    for start in range(0, len(column), _DIGESTED):
+        _update(state, column.slice(start, _DIGESTED))
+    return state.hexdigest()
+
+
+def _update(state: Any, values: pa.Array) -> None:
+    if pa.types.is_list(values.type):
+        state.update(_numbers(pc.list_value_length(values)))
+        _update(state, pc.list_flatten(values))
+    elif pa.types.is_string(values.type):
+        state.update(_numbers(pc.binary_length(values)))
+        there = values.drop_null()
+        if len(there):
+            _, starts, letters = there.buffers()
+            places = np.frombuffer(starts, np.int32)
+            first, end = places[there.offset], places[there.offset + len(there)]
+            state.update(memoryview(letters)[first:end])
+    else:
+        state.update(_numbers(values))
+
+
+def _numbers(values: pa.Array) -> bytes:
+    plain = pc.fill_null(values.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return bytes(plain.astype("<i8").tobytes())

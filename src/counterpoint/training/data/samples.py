@@ -27,9 +27,9 @@ from counterpoint.generation import exchanged
 from counterpoint.images import Picture
 from counterpoint.models.openclip import CaptionTokens
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems
+from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems, Setting
 from counterpoint.training.data.images import Pixels, side_by_side
-from counterpoint.training.data.loading import Parcel, Setting, Stepwise, cut_padding, seeded
+from counterpoint.training.data.loading import Parcel, Stepwise, cut_padding, seeded
 from counterpoint.world import Tokenize
 
 _PATIENCE: Final = 10

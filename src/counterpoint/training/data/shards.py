@@ -29,10 +29,8 @@ from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import offsets
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.data.contents import array_digest
+from counterpoint.training.data.base import DataConfig, Setting
 from counterpoint.training.data.images import decode
-from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.samples import Record, Samples, SampleSource
 
 try:
@@ -168,7 +166,8 @@ class _Shards(SampleSource):
         self._refuse_empty(config)
 
     def contents(self) -> dict[str, str]:
-        return {"samples": array_digest(self.index)}
+        rows = self.index.astype("<i8").tobytes()
+        return {"samples": hashlib.blake2b(rows, digest_size=16).hexdigest()}
 
     def all_texts(self) -> Iterator[list[str]]:
         for number in range(self.size):

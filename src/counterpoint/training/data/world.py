@@ -17,8 +17,8 @@ from torch import Tensor
 
 from counterpoint._util.random_numbers import fold, key, part, uniforms
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import Preprocess
-from counterpoint.training.data.loading import Parcel, Setting, Stepwise, cut_padding, seeded
+from counterpoint.training.data.base import Preprocess, Setting
+from counterpoint.training.data.loading import Parcel, Stepwise, cut_padding, seeded
 from counterpoint.world import (
     PIXELS,
     SCENE_DRAWS,
@@ -128,10 +128,6 @@ _PLAIN, _DENSE, _AUGMENT, _DISGUISE, _JOINED = range(101, 106)
 _PARTNERS: Final = 2**40  # samples from here on are seen beside those that are drawn
 _FALSE_DRAWS: Final = 10
 Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
-
-
-def open_world(setting: Setting) -> WorldData:
-    return WorldData(setting)
 
 
 class WorldData(Stepwise):

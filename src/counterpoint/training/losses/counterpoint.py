@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import smooth_l1_loss
 
-from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import mean_over, own_scores, softplus_sum
+from counterpoint.training.losses.terms import Features, reads
 
 
 @reads("images", "captions", "negatives", optional=["positives"])

@@ -1,7 +1,13 @@
-"""The losses of the papers.
+"""The losses of the papers: over a softmax, and their sigmoid forms (Zhai et al. 2023, SigLIP).
 
 In formulas: I images, T captions, P positives, N negatives; s is the scale. CE(x, arange) is the
 mean over the rows i of logsumexp(x_i) - x_ii.
+
+Under the sigmoid every image and text are a pair of their own: right or wrong, whatever else is in
+the batch. There x(I, T) = s I.T + b with the model's logit bias b, l(x) = log(1 + e^-x) is the
+cost of a right pair, and l(-x) that of a wrong one. The losses over an image's own texts
+(`negatives`, `focal`, `listwise`, `hinge`, `agreement`, `counterpart`, `hold`) compare scores with
+each other. The bias cancels there, and they are the same for all models.
 """
 
 from __future__ import annotations
@@ -13,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import (
     kept,
     matched,
@@ -21,14 +26,17 @@ from counterpoint.training.losses.masks import (
     own_scores,
     softplus_sum,
 )
+from counterpoint.training.losses.terms import Features, reads
 
 
 @reads("images", "captions")
 def clip(f: Features) -> Tensor:
     """Symmetric InfoNCE (Radford et al. 2021): 1/2 [CE(s I T', arange) + CE(s T I', arange)]."""
-    logits = f.scale * f.images @ f.captions.T
-    every = f.mask()
-    return (matched(logits, every, every) + matched(logits.T, every, every)) / 2
+    return _both_ways(f.scale * f.images @ f.captions.T, f.mask())
+
+
+def _both_ways(logits: Tensor, there: Tensor) -> Tensor:
+    return (matched(logits, there, there) + matched(logits.T, there, there)) / 2
 
 
 @reads("images", "captions", "negatives")
@@ -41,29 +49,28 @@ def clip_with_negatives(f: Features) -> Tensor:
     SVLC's contrastive term (Doveh et al. 2023). Where no sample has a negative it is `clip`.
     """
     every = f.mask()
-    texts = torch.cat((f.captions, f.negatives.flatten(0, 1)))
-    there = torch.cat((every, f.mask("negatives").flatten()))
-    to_texts = matched(f.scale * f.images @ texts.T, every, there)
-    return (to_texts + matched(f.scale * f.captions @ f.images.T, every, every)) / 2
+    false = f.negatives.flatten(0, 1), f.mask("negatives").flatten()
+    return _against(f, (f.images, every), (f.captions, every), false)
 
 
-@reads(
-    "images",
-    "captions",
-    "negatives",
-    "hard_images",
-    "hard_captions",
-    "hard_negatives",
-)
+_NEGCLIP = ("images", "captions", "negatives", "hard_images", "hard_captions", "hard_negatives")
+
+
+@reads(*_NEGCLIP)
 def negclip(f: Features) -> Tensor:
     """NegCLIP (Yuksekgonul et al. 2023): `clip_with_negatives` on [I; I_hard] (2B) and
     [T; T_hard; N; N_hard] (2B + 2Bk), a hard image being one of the nearest to its image."""
-    names = ("images", "captions", "negatives")
+    return clip_with_negatives(_with_hard(f))
+
+
+def _with_hard(f: Features) -> Features:
+    """Samples and their hard images as one batch."""
     both: dict[str, Any] = {
-        name: torch.cat((getattr(f, name), getattr(f.hard, name))) for name in names
+        name: torch.cat((getattr(f, name), getattr(f.hard, name)))
+        for name in ("images", "captions", "negatives")
     }
     there = torch.cat((f.mask("negatives"), f.hard.mask("negatives")))
-    return clip_with_negatives(replace(f, **both, has_negative=there))
+    return replace(f, **both, has_negative=there)
 
 
 @reads("images", "captions", "negatives")
@@ -132,7 +139,7 @@ def mil(f: Features) -> Tensor:
     """
     there = f.mask("dense")
     rows = there.any(1)
-    logits = torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense)
+    logits = _phrase_logits(f)
     to_texts = kept(logits, there[None], rows).flatten(1)
     to_images = kept(logits.transpose(0, 1), there[:, None], rows).flatten(1)
     mine = kept(f.scale * own_scores(f.images, f.dense), there, rows).logsumexp(1)
@@ -161,11 +168,15 @@ def trohn_img(f: Features) -> Tensor:
     N is the first negative, I' an image of which it is true; each is a pair like any other, and
     hard for its twin. A sample without such an image is one pair, and its negatives are not used.
     """
+    images, texts, there = _with_twins(f)
+    return _both_ways(f.scale * images @ texts.T, there)
+
+
+def _with_twins(f: Features) -> tuple[Tensor, Tensor, Tensor]:
+    """[I; I'], [T; N], and which pairs are there."""
     twins = f.mask("negative_images") & f.mask("negatives")[:, 0]
-    there = torch.cat((f.mask(), twins))
-    texts = torch.cat((f.captions, f.negatives[:, 0]))
-    logits = f.scale * torch.cat((f.images, f.negative_images)) @ texts.T
-    return (matched(logits, there, there) + matched(logits.T, there, there)) / 2
+    images = torch.cat((f.images, f.negative_images))
+    return images, torch.cat((f.captions, f.negatives[:, 0])), torch.cat((f.mask(), twins))
 
 
 @reads("images", "captions", "negatives", "negative_images")
@@ -263,7 +274,12 @@ def concepts(f: Features) -> Tensor:
     those of other images: phrases of one image are not contrasted with each other. No hard negative
     is needed. A phrase that is true of another image, too, still counts as false there.
     """
-    return all_phrases(torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense), f.mask("dense"))
+    return all_phrases(_phrase_logits(f), f.mask("dense"))
+
+
+def _phrase_logits(f: Features) -> Tensor:
+    """Of each image with each phrase (B, B, m)."""
+    return torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense)
 
 
 def all_phrases(logits: Tensor, there: Tensor) -> Tensor:
@@ -305,9 +321,92 @@ def clic(f: Features, contrast: float = 0.5, own: float = 0.5, apart: float = 1.
         return clip(f) + 0 * (f.positives.sum() + f.negatives.sum())
     found, hard = [], []
     for texts, there in ((f.captions, every), (f.positives, both)):
-        logits = f.scale * f.images @ texts.T
-        found.append((matched(logits, there, there) + matched(logits.T, there, there)) / 2)
+        found.append(_both_ways(f.scale * f.images @ texts.T, there))
         gap = own_scores(f.images, f.negatives[:, 0]) - own_scores(f.images, texts)
         hard.append(mean_over(softplus(f.scale * gap), both))
     moved = mean_over((f.captions - f.positives).square().sum(-1), both)
     return contrast * sum(found) / 2 + own * sum(hard) / 2 + apart * moved
+
+
+# --- under the sigmoid ---------------------------------------------------------------------------
+
+
+@reads("images", "captions", "bias")
+def siglip(f: Features) -> Tensor:
+    """SigLIP's loss: 1/B sum_ij l(z_ij x(I_i, T_j)), z_ij = 1 for an image's own text, else -1."""
+    every = f.mask()
+    return _all_pairs(f, f.images, f.captions, every, every)
+
+
+@reads("images", "captions", "negatives", "bias")
+def siglip_with_negatives(f: Features) -> Tensor:
+    """`siglip` with all negatives (B, k, d) of the batch as wrong texts of every image.
+
+    1/B [sum_ij l(z_ij x(I_i, T_j)) + sum_ijk l(-x(I_i, N_jk))]: what `clip-negatives` is to `clip`.
+    Where no sample has a negative it is `siglip`.
+    """
+    every = f.mask()
+    texts = torch.cat((f.captions, f.negatives.flatten(0, 1)))
+    there = torch.cat((every, f.mask("negatives").flatten()))
+    return _all_pairs(f, f.images, texts, every, there)
+
+
+@reads(*_NEGCLIP, "bias")
+def siglip_negclip(f: Features) -> Tensor:
+    """`negclip` (Yuksekgonul et al. 2023) under the sigmoid: `siglip-negatives` on [I; I_hard] and
+    [T; T_hard; N; N_hard]."""
+    return siglip_with_negatives(_with_hard(f))
+
+
+@reads("images", "captions", "negatives", "bias")
+def siglip_own(f: Features) -> Tensor:
+    """An image's own negatives are wrong: the mean over its k negatives of l(-x(I, N_k)), mean over
+    the samples that have one. A weight for hard negatives apart from those of other images."""
+    there = f.mask("negatives")
+    wrong = softplus(f.scale * own_scores(f.images, f.negatives) + f.bias)
+    each = torch.where(there, wrong, 0).sum(1) / there.sum(1).clamp_min(1)
+    return mean_over(each, there.any(1))
+
+
+@reads("images", "positives", "bias")
+def siglip_positives(f: Features) -> Tensor:
+    """The positive takes the caption's place: `siglip` on I and P, 1/B sum_ij l(z_ij x(I_i, P_j)).
+
+    Samples without a positive are neither rows nor columns. `analogy` also compares captions with
+    positives; here they are not, because the bias is that of images with texts.
+    """
+    there = f.mask("positives")
+    return _all_pairs(f, f.images, f.positives, there, there)
+
+
+@reads("images", "captions", "negative_images", "negatives", "bias")
+def siglip_trohn_img(f: Features) -> Tensor:
+    """`trohn-img` (Miranda et al. 2024) under the sigmoid: `siglip` on the 2B pairs [I; I'] and
+    [T; N], of which those without an image of the first negative are left out."""
+    images, texts, there = _with_twins(f)
+    return _all_pairs(f, images, texts, there, there)
+
+
+@reads("images", "dense", "bias")
+def siglip_concepts(f: Features) -> Tensor:
+    """C2LIP's noun phrases (Pham et al. 2026): every image with every phrase C_jk of the batch.
+
+    1/n sum_ijk l(z_ij x(I_i, C_jk)), n being the number of phrases that are there. No hard negative
+    is needed. A phrase that is true of another image, too, still counts as false there.
+    """
+    return all_phrases_sigmoid(_phrase_logits(f) + f.bias, f.mask("dense"))
+
+
+def all_phrases_sigmoid(logits: Tensor, there: Tensor) -> Tensor:
+    """`siglip-concepts` of logits (images, B, m)."""
+    same = torch.eye(len(logits), dtype=torch.bool, device=logits.device)[:, :, None]
+    return mean_over(softplus(torch.where(same, -logits, logits)).sum(0), there)
+
+
+def _all_pairs(f: Features, images: Tensor, texts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The sum over the texts (C >= R) that are there, mean over the images (R) that are; text i is
+    that of image i."""
+    logits = f.scale * images @ texts.T + f.bias
+    right = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    costs = softplus(torch.where(right, -logits, logits))
+    return mean_over(torch.where(columns[None], costs, 0).sum(1), rows)

@@ -1,6 +1,6 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of the `Features` of a batch (`published.py`, `sigmoid.py`, `tokens.py`,
+A term is a pure function of the `Features` of a batch (`published.py`, `tokens.py`,
 `counterpoint.py`); its other parameters are options, set in the recipe. What it reads is declared
 by `reads`.
 
@@ -14,18 +14,99 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from counterpoint._util.errors import DataError, ModelError, NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
 from counterpoint._util.untrusted import shown
-from counterpoint.training.batches import MASKS, Features
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+MASKS: Final = {  # which mask says which of these vectors are there
+    "positives": "has_positive",
+    "negatives": "has_negative",
+    "negative_images": "has_negative_image",
+    "dense": "has_dense",
+    "dense_negatives": "has_dense_negative",
+    "caption_tokens": "has_caption_token",
+    "negative_tokens": "has_negative_token",
+}
+TOKENS: Final = ("image_tokens", "caption_tokens", "negative_tokens")
+_ABSENT: Final[Any] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a loss is given: the vectors of a batch, of all ranks once joined.
+
+    Unit vectors, so that the product of two is their score, a cosine. Shapes are (B, d); negatives
+    (B, k, d); dense and dense_negatives (B, m, d). Tokens are what the towers make of patches and
+    of words before they are pooled, projected and not of unit length: image_tokens (B, p, d),
+    caption_tokens (B, l, d) and negative_tokens (B, k l, d), those of one negative after those of
+    another. `scale` is the factor of the scores before a
+    softmax or a sigmoid (the exponential of the model's logit scale), `bias` what a model with a
+    sigmoid loss adds to them (SigLIP's logit bias). What the data or the model lacks is None. A
+    mask that is None says that all vectors are there; `mask` gives it as an array.
+    """
+
+    images: Tensor
+    captions: Tensor
+    scale: Tensor
+    positives: Tensor = _ABSENT
+    has_positive: Tensor | None = None
+    negatives: Tensor = _ABSENT
+    has_negative: Tensor | None = None
+    negative_images: Tensor = _ABSENT
+    has_negative_image: Tensor | None = None
+    dense: Tensor = _ABSENT
+    has_dense: Tensor | None = None
+    dense_negatives: Tensor = _ABSENT
+    has_dense_negative: Tensor | None = None
+    image_tokens: Tensor = _ABSENT
+    caption_tokens: Tensor = _ABSENT
+    has_caption_token: Tensor | None = None
+    negative_tokens: Tensor = _ABSENT
+    has_negative_token: Tensor | None = None
+    hard: Features = _ABSENT  # of the hard images (NegCLIP)
+    start: Features = _ABSENT  # the same batch under the frozen start, or the teacher
+    bias: Tensor = _ABSENT
+    reconstruction: Tensor = _ABSENT  # (B, 1): log loss per word of positives, told from captions
+
+    def mask(self, vectors: str = "images") -> Tensor:
+        """Which of these vectors are there: (B,), (B, k) or (B, m)."""
+        import torch
+
+        mask = getattr(self, MASKS.get(vectors, ""), None)
+        if mask is not None:
+            return cast("Tensor", mask.bool())
+        of = getattr(self, vectors)
+        return torch.ones(of.shape[:-1], dtype=torch.bool, device=of.device)
+
+
+LossT = TypeVar("LossT", bound=Callable[..., Any])
+
+
+def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], LossT]:
+    """Declares what a loss reads of `Features`; the rest is neither encoded nor given to it.
+
+    Names are those of the vectors (their masks come with them), `hard_...` for those of the hard
+    images, `start_...` for those of the frozen start or the teacher, `..._tokens` for patches and
+    words, `bias` for the logit bias of the model. Data or models without one of `vectors` are
+    refused; what is `optional` is used where it is there. Without a declaration a loss reads images
+    and captions.
+    """
+
+    def declared(loss: LossT) -> LossT:
+        loss.__dict__["reads"] = (tuple(vectors), tuple(optional))
+        return loss
+
+    return declared
+
+
+# --- the terms -----------------------------------------------------------------------------------
+
 _PUBLISHED: Final = "counterpoint.training.losses.published"
-_SIGMOID: Final = "counterpoint.training.losses.sigmoid"
 _TOKENS: Final = "counterpoint.training.losses.tokens"
 _OURS: Final = "counterpoint.training.losses.counterpoint"
 
@@ -53,13 +134,13 @@ TERMS: Final = Registry(
         "paraphrases": f"{_PUBLISHED}:paraphrases",
         "reconstruct": f"{_TOKENS}:reconstruct",
         "clic": f"{_PUBLISHED}:clic",
-        "siglip": f"{_SIGMOID}:siglip",
-        "siglip-negatives": f"{_SIGMOID}:siglip_with_negatives",
-        "siglip-negclip": f"{_SIGMOID}:siglip_negclip",
-        "siglip-own": f"{_SIGMOID}:siglip_own",
-        "siglip-positives": f"{_SIGMOID}:siglip_positives",
-        "siglip-trohn-img": f"{_SIGMOID}:siglip_trohn_img",
-        "siglip-concepts": f"{_SIGMOID}:siglip_concepts",
+        "siglip": f"{_PUBLISHED}:siglip",
+        "siglip-negatives": f"{_PUBLISHED}:siglip_with_negatives",
+        "siglip-negclip": f"{_PUBLISHED}:siglip_negclip",
+        "siglip-own": f"{_PUBLISHED}:siglip_own",
+        "siglip-positives": f"{_PUBLISHED}:siglip_positives",
+        "siglip-trohn-img": f"{_PUBLISHED}:siglip_trohn_img",
+        "siglip-concepts": f"{_PUBLISHED}:siglip_concepts",
         "siglip-concept-patches": f"{_TOKENS}:siglip_concept_patches",
         "listwise": f"{_OURS}:listwise",
         "hinge": f"{_OURS}:hinge",
@@ -85,7 +166,20 @@ def loss(features: Features, terms: Sequence[Term]) -> dict[str, Tensor]:
 
     With several ranks, `features` is what `join` returns.
     """
-    return {term.name: _value(term, features) for term in terms if term.weight}
+    import torch
+
+    values = {}
+    for term in terms:
+        if not term.weight:
+            continue
+        function: Callable[..., Tensor] = TERMS.get(term.name)
+        for name in _reads(function)[0]:
+            if _read(features, name) is None:
+                raise _missing(term.name, name)
+        # Autocast would make products in bfloat16, where logits near 25 come in steps of 1/8.
+        with torch.autocast(features.images.device.type, enabled=False):
+            values[term.name] = function(features, **term.options)
+    return values
 
 
 def total(values: Mapping[str, Tensor], terms: Sequence[Term]) -> Tensor:
@@ -135,20 +229,8 @@ def _option_faults(term: Term) -> list[str]:
     return found
 
 
-def _value(term: Term, features: Features) -> Tensor:
-    import torch
-
-    function: Callable[..., Tensor] = TERMS.get(term.name)
-    for name in _reads(function)[0]:
-        if _read(features, name) is None:
-            raise _missing(term.name, name)
-    # Autocast would make products in bfloat16, where logits near 25 come in steps of 1/8.
-    with torch.autocast(features.images.device.type, enabled=False):
-        return function(_seen(features, _with_masks(function)), **term.options)
-
-
 def _reads(function: Callable[..., Tensor]) -> tuple[Sequence[str], Sequence[str]]:
-    """What a term needs, and what it uses if it is there; see `batches.reads`."""
+    """What a term needs, and what it uses if it is there; see `reads`."""
     return getattr(function, "reads", (("images", "captions"), ()))
 
 
@@ -167,26 +249,6 @@ def _read(features: Features, name: str) -> Tensor | None:
     if part in ("hard", "start"):
         features, name = getattr(features, part), inner
     return getattr(features, name, None)
-
-
-def _seen(features: Features, names: Sequence[str]) -> Features:
-    """These parts in float32 at least, and nothing else: a term cannot read more than it says."""
-    given: dict[str, Any] = {"images": features.images, "captions": features.captions}
-    own = [name for name in names if not name.startswith(("hard_", "start_"))]
-    given |= {name: _wide(getattr(features, name)) for name in ("scale", *own)}
-    for part in ("hard", "start"):
-        inner = [n.removeprefix(f"{part}_") for n in names if n.startswith(f"{part}_")]
-        if inner and (other := getattr(features, part)) is not None:
-            given[part] = _seen(other, inner)
-    return Features(**given)
-
-
-def _wide(value: Tensor | None) -> Tensor | None:
-    import torch
-
-    if value is None or value.dtype not in (torch.float16, torch.bfloat16):
-        return value
-    return value.float()
 
 
 def _missing(term: str, name: str) -> DataError:

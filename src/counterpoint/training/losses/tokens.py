@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from counterpoint.training.batches import Features, reads
 from counterpoint.training.losses.masks import mean_over
-from counterpoint.training.losses.published import all_phrases, focal_choice
-from counterpoint.training.losses.sigmoid import all_phrases_sigmoid
+from counterpoint.training.losses.published import (
+    all_phrases,
+    all_phrases_sigmoid,
+    focal_choice,
+)
+from counterpoint.training.losses.terms import Features, reads
 
 
 @reads("captions", "negatives", "image_tokens", "caption_tokens", "negative_tokens")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import warnings
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.progress import Progress
-from counterpoint.models import ImageTrunk
-from counterpoint.training.data.base import TrainingData
-from counterpoint.training.data.opening import open_data
+from counterpoint._util.progress import Progress, Quiet
+from counterpoint.training.data import open_data
+from counterpoint.training.data.base import Setting, TrainingData
+from counterpoint.training.decoders import open_captioner
 from counterpoint.training.locking import looking, recipe_start, trunk_names
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import (
@@ -27,36 +25,8 @@ from counterpoint.training.model import (
 )
 from counterpoint.training.processes import Ranks
 from counterpoint.training.recipe import Recipe, terms_of
-from counterpoint.training.starts import Start, Towers, tokens_of, towers_of, trunk_of
-from counterpoint.training.steps import Loss, Stepper, needs_start, tokens_read
-
-if TYPE_CHECKING:
-    from counterpoint.training.decoders import Captioner
-
-
-@dataclass(slots=True)
-class TrainingRun:
-    """Everything that a step reads or changes. `averaged`: by name, the moving averages.
-
-    `origin`: the start's weights, where the result is to be mixed with them.
-    """
-
-    recipe: Recipe
-    ranks: Ranks
-    model: TrainableModel
-    stepper: Stepper
-    loss: Loss
-    optimiser: torch.optim.Optimizer
-    data: TrainingData
-    steps: int
-    fingerprint: str  # of the start
-    averaged: dict[str, Tensor] = field(default_factory=dict)
-    origin: dict[str, Tensor] = field(default_factory=dict)
-    trunk: ImageTrunk | None = None  # of a locked image tower
-
-    @property
-    def parameters(self) -> dict[str, nn.Parameter]:
-        return self.model.trainable()
+from counterpoint.training.steps import Loss, Stepper, TrainingRun, needs_start, tokens_read
+from counterpoint.training.towers import Start, tokens_of, towers_of, trunk_of
 
 
 def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> TrainingRun:
@@ -70,29 +40,42 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     if recipe.lock is not None:
         trunk = trunk_of(start)
         trunk.noise = recipe.lock.noise
-    frozen = _frozen(start, trunk) if needs_start(terms) else None
-    origin = _origin(start) if recipe.wise < 1 else {}
-    if trunk is not None:  # what is not trained is not mixed: rounding would change it
-        locked = trunk_names(start, trunk)
-        origin = {n: w for n, w in origin.items() if n not in locked}
+    frozen = None
+    if needs_start(terms):  # a copy of the start for the terms that compare with it
+        frozen = towers_of(start, deepcopy(start.model), trunk).eval().requires_grad_(False)
+    origin = {}
+    if recipe.wise < 1:  # what is not trained is not mixed: rounding would change it
+        locked = set() if trunk is None else trunk_names(start, trunk)
+        named = start.model.named_parameters()
+        origin = {n: w.detach().to("cpu", copy=True) for n, w in named if n not in locked}
     trained = prepare(recipe, start, trunk)
     trained.towers.tokens = tokens_read(terms)
-    captioner = None if recipe.decoder is None else _captioner(recipe, trained, ranks)
+    if recipe.decoder is not None:  # a part of the towers: its projection is trained with them
+        if ranks.size > 1:
+            raise ModelError(
+                "E-MODEL-UNSUITABLE",
+                f"decoder={recipe.decoder} works in one process, and there are {ranks.size}; start "
+                "it without torchrun, with cached_batch for less memory.",
+            )
+        captioner = open_captioner(recipe.decoder, start, trained.towers, recipe.seed)
+        trained.towers.captioner = captioner.to(ranks.device)
     if trunk is not None and not ranks.first:
         ranks.wait()  # the first rank looks at the images
     data = open_data(
-        recipe.data,
-        start.transform,  # and not `preprocess`: the data takes it apart
-        start.tokenizer,
-        batch=recipe.batch,
-        seed=recipe.seed,
-        rank=ranks.rank,
-        world_size=ranks.size,
-        device=ranks.device,
-        pad=trained.towers.pad,
-        cut=start.cuts_padding,
-        progress=progress,
-        see=None if trunk is None else looking(trunk, recipe.data.vectors, ranks.device, progress),
+        Setting(
+            recipe.data,
+            start.transform,  # and not `preprocess`: the data takes it apart
+            start.tokenizer,
+            recipe.batch,
+            recipe.seed,
+            rank=ranks.rank,
+            world_size=ranks.size,
+            device=ranks.device,
+            pad=trained.towers.pad,
+            cut=start.cuts_padding,
+            progress=progress or Quiet(),
+            see=None if trunk is None else looking(trunk, recipe.data, ranks.device, progress),
+        )
     )
     if trunk is not None and ranks.first:
         ranks.wait()
@@ -102,8 +85,7 @@ def build(recipe: Recipe, ranks: Ranks, progress: Progress | None = None) -> Tra
     if recipe.compile:
         compile_blocks(trained.towers, recipe.model)
     towers = _wrapped(trained, recipe, ranks)
-    loss = Loss(terms, frozen, cast, recipe.cached_batch)
-    loss.captioner = captioner
+    loss = Loss(terms, frozen, cast, recipe.cached_batch, trained.towers.captioner)
     scaler = torch.amp.GradScaler(ranks.device.type) if recipe.precision == "fp16" else None
     parameters = trained.trainable()
     run = TrainingRun(
@@ -143,31 +125,6 @@ def _refuse_missing_tokens(recipe: Recipe, start: Start, terms: list[losses.Term
                 "which this model does not show; use a transformer of open_clip, such as "
                 f"open_clip:ViT-B-32-quickgelu/openai, without lock, or loss.{term.name}.weight=0.",
             )
-
-
-def _captioner(recipe: Recipe, trained: TrainableModel, ranks: Ranks) -> Captioner:
-    """A part of the towers: its projection is trained and checkpointed with them."""
-    from counterpoint.training.decoders import open_captioner
-
-    assert recipe.decoder is not None
-    if ranks.size > 1:
-        raise ModelError(
-            "E-MODEL-UNSUITABLE",
-            f"decoder={recipe.decoder} works in one process, and there are {ranks.size}; start it "
-            "without torchrun, with cached_batch for less memory.",
-        )
-    found = open_captioner(recipe.decoder, trained.start, trained.towers, recipe.seed)
-    trained.towers.captioner = found.to(ranks.device)
-    return found
-
-
-def _frozen(start: Start, trunk: ImageTrunk | None) -> Towers:
-    """A copy of the start for the terms that compare with it."""
-    return towers_of(start, deepcopy(start.model), trunk).eval().requires_grad_(False)
-
-
-def _origin(start: Start) -> dict[str, Tensor]:
-    return {n: w.detach().to("cpu", copy=True) for n, w in start.model.named_parameters()}
 
 
 def _steps(recipe: Recipe, data: TrainingData) -> int:

@@ -54,11 +54,11 @@ def towers_of(
 
 def trunk_of(start: Start) -> ImageTrunk:
     """What locked-image tuning locks: the image tower up to its projection."""
-    if not isinstance(start, OpenClip):
-        return start.trunk()
-    from counterpoint.models.openclip import OpenClipTrunk
+    if isinstance(start, OpenClip):
+        from counterpoint.models.openclip import OpenClipTrunk
 
-    return OpenClipTrunk(start)
+        return OpenClipTrunk(start)
+    return start.trunk()
 
 
 def add_pool(id: str, start: Start, entry: dict[str, Any], seed: int) -> None:
@@ -141,7 +141,7 @@ class Towers(nn.Module):
 
     pad: int
     tokens: frozenset[str] = frozenset()  # what of patches and words the terms read
-    captioner: nn.Module  # a frozen decoder with its projection, where a recipe has one
+    captioner: nn.Module | None  # a frozen decoder with its projection, where a recipe has one
 
     def __init__(
         self, start: Start, model: nn.Module | None = None, trunk: ImageTrunk | None = None
@@ -150,7 +150,7 @@ class Towers(nn.Module):
         what this one makes of them."""
         super().__init__()
         self.clip: Any = start.model if model is None else model
-        self.trunk = trunk
+        self.trunk, self.captioner = trunk, None
         self.cuts_padding = start.cuts_padding
         self.context = start.context_length
         self._adapt(start)
