@@ -30,7 +30,7 @@ from train_data_support import (
 
 from counterpoint._util import cluster
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import UNREADABLE, DataConfig, Problems, Setting
+from counterpoint.training.data.base import DataConfig, Problems, Setting
 
 
 @pytest.fixture
@@ -331,19 +331,9 @@ def test_problems_of_two_ranks_are_those_of_one():
     assert alone.counts == {"broken": 9} and alone.examples == {"broken": messages[:3]}
 
 
-def test_problems_of_an_old_checkpoint():
-    """Every message had a count of its own, and every sample a message."""
-    old = {f"image {n}: no such file. Another sample stood in.": 2 for n in range(10, 60)}
-    old |= {"image x: broken. The negative has no image then.": 1}
-    old |= {"captions without an image: left out": 7}
-    found = Problems.of(old)
-    assert list(found.counts.values()) == [100, 1, 7]
-    assert found.examples[UNREADABLE] == [f"image {n}: no such file." for n in (10, 11, 12)]
-
-
 def test_a_wrong_folder_is_an_error_at_once(tmp_path):
     data = opened(training_file(tmp_path), images=tmp_path / "elsewhere")
-    with raises("E-DATA-UNREADABLE", "train.parquet"):
+    with raises("E-DATA-UNREADABLE", "10 samples in a row"):
         data.batch(0, 0)
 
 

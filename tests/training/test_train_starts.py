@@ -26,7 +26,6 @@ from training import (
 
 import counterpoint
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training import towers
 from counterpoint.training.batches import only, pack, unpack
 from counterpoint.training.setup import build
 from counterpoint.training.towers import open_start, token_images, tokens_of, towers_of
@@ -334,7 +333,7 @@ def test_texts_apart_by_length_have_the_same_vectors(tmp_path, name, monkeypatch
     monkeypatch.setattr(towers, "_read", lambda tokens: pieces.append(tokens) or inner(tokens))
     with torch.no_grad():
         expected = towers(None, tokens)[1]
-        monkeypatch.setattr(towers, "_TOGETHER", 3)
+        monkeypatch.setattr("counterpoint.training.towers._TOGETHER", 3)
         torch.testing.assert_close(towers(None, tokens)[1], expected, rtol=1e-4, atol=1e-5)
     apart = -(-len(tokens) // 3) if start.cuts_padding else 1  # SigLIP sees its padding
     assert len(pieces) == 1 + apart

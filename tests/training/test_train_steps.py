@@ -32,7 +32,7 @@ from training import (
     weights,
 )
 
-from counterpoint.training import loop, towers
+from counterpoint.training import loop
 from counterpoint.training.batches import Batch, only, pack, split, unpack
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.model import decayed, groups, prepare
@@ -254,7 +254,7 @@ def test_texts_apart_by_length_give_the_same_gradients(start, monkeypatch):
     towers, whole = towers_of(start), towers_of(start)
     batch, terms = random_batch(5), TERMS[:8]
     expected = gradients(whole, batch, 0, terms)
-    monkeypatch.setattr(towers, "_TOGETHER", 16)
+    monkeypatch.setattr("counterpoint.training.towers._TOGETHER", 16)
     read, shapes = towers._read, []
 
     def seen(tokens: torch.Tensor) -> torch.Tensor:
