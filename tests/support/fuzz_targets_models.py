@@ -39,9 +39,7 @@ from counterpoint.training.checkpoints import (
     capture,
     claimed,
     load_last,
-    random_states,
     restore,
-    restore_random,
     save as save_checkpoint,
 )
 from counterpoint.training.logs import LOG, Log
@@ -104,15 +102,12 @@ def checkpoint(name: str) -> Callable[[bytes, Path], None]:
     """A file of a training's checkpoint."""
 
     def target(data: bytes, folder: Path) -> None:
-        run, before = small_run(), random_states()
+        run = small_run()
         if not (folder / "checkpoints").exists():
             save_checkpoint(folder, capture(run, STEP), keep=1)
         (folder / "checkpoints" / f"step-{STEP:08d}" / name).write_bytes(data)
-        try:
-            if (saved := load_last(folder, torch.device("cpu"))) is not None:
-                restore(run, saved)
-        finally:
-            restore_random(before)
+        if (saved := load_last(folder, torch.device("cpu"))) is not None:
+            restore(run, saved)
 
     return target
 
