@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_folder
 from counterpoint.benchmarks import LoadedBenchmark, find_benchmark, own_cases
-from counterpoint.benchmarks.retrieval import gallery
+from counterpoint.benchmarks.retrieval import owned_gallery
 from counterpoint.cases import SCHEMA, Cases, ImageRef, read_cases, write_cases
 from counterpoint.evaluation.evaluating import prepare
 from counterpoint.images import Picture
@@ -103,7 +103,9 @@ def retrieval(photographs: Path, split: str, name: str) -> LoadedBenchmark:
     found = read_flickr8k(photographs, split)
     owners = (number for number, (_, captions) in enumerate(found) for _ in captions)
     texts = [text for _, captions in found for text in captions]
-    return own_cases(gallery([image for image, _ in found], texts, owners, Path(), name), name)
+    return own_cases(
+        owned_gallery([image for image, _ in found], texts, owners, Path(), name), name
+    )
 
 
 def against_negatives(pairs: Path, name: str) -> LoadedBenchmark:

@@ -67,14 +67,12 @@ def test_an_attribution_is_in_the_group_of_its_two_attributes(tmp_path: Path) ->
     assert [case.groups for case in load(ATTRIBUTION, tmp_path)] == [("wet_red",), ("red_wet",)]
 
 
-@pytest.mark.parametrize(
-    ("name", "label"), [("on/off", "on|off"), (" near ", "near"), ("/", "|"), ("a/b/c", "a|b|c")]
-)
-def test_a_slash_is_no_level_of_a_group(name: str, label: str, tmp_path: Path) -> None:
-    write_items(tmp_path, RELATION, item(relation_name=name))
-    write_items(tmp_path, ATTRIBUTION, item(attributes=[name.strip(), "red"]))
-    assert load(RELATION, tmp_path)[0].groups[0] == label
-    assert load(ATTRIBUTION, tmp_path)[0].groups == (f"{label}_red",)
+def test_a_slash_is_no_level_of_a_group(tmp_path: Path) -> None:
+    for name, label in [("on/off", "on|off"), (" near ", "near"), ("/", "|"), ("a/b/c", "a|b|c")]:
+        write_items(tmp_path, RELATION, item(relation_name=name))
+        write_items(tmp_path, ATTRIBUTION, item(attributes=[name.strip(), "red"]))
+        assert load(RELATION, tmp_path)[0].groups[0] == label
+        assert load(ATTRIBUTION, tmp_path)[0].groups == (f"{label}_red",)
 
 
 def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
@@ -82,12 +80,12 @@ def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
     assert load(RELATION, tmp_path)[0].images[0].box == (12, 3, 90, 400)
 
 
-@pytest.mark.parametrize("value", [None, "wide", True, [1], float("inf"), float("nan")])
-@pytest.mark.parametrize("id", FILES)
-def test_a_box_must_be_numbers(id: str, value: object, tmp_path: Path) -> None:
-    write_items(tmp_path, id, item(), item(bbox_h=value))
-    with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", "bbox_h"):
-        load(id, tmp_path)
+def test_a_box_must_be_numbers(tmp_path: Path) -> None:
+    for value in [None, "wide", True, [1], float("inf"), float("nan")]:
+        for id in FILES:
+            write_items(tmp_path, id, item(), item(bbox_h=value))
+            with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", "bbox_h"):
+                load(id, tmp_path)
 
 
 def test_an_empty_box_is_named(tmp_path: Path) -> None:
@@ -105,29 +103,29 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("key", MALFORMED)
-def test_a_malformed_row_is_named(key: str, tmp_path: Path) -> None:
-    id, value = MALFORMED[key]
-    write_items(tmp_path, id, item(), item(**{key: value}))
-    with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", key):
-        load(id, tmp_path)
+def test_a_malformed_row_is_named(tmp_path: Path) -> None:
+    for key in MALFORMED:
+        id, value = MALFORMED[key]
+        write_items(tmp_path, id, item(), item(**{key: value}))
+        with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", key):
+            load(id, tmp_path)
 
 
-@pytest.mark.parametrize("pair", [None, "wet red", ["wet", "red", "old"], {"wet": "red"}])
-def test_attributes_are_a_list_of_two(pair: object, tmp_path: Path) -> None:
-    write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
-    with raises(
-        "E-ROW-MALFORMED",
-        f"{tmp_path}/aro/visual_genome_attribution.json: row 1",
-        "attributes",
-    ):
-        load(ATTRIBUTION, tmp_path)
+def test_attributes_are_a_list_of_two(tmp_path: Path) -> None:
+    for pair in [None, "wet red", ["wet", "red", "old"], {"wet": "red"}]:
+        write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
+        with raises(
+            "E-ROW-MALFORMED",
+            f"{tmp_path}/aro/visual_genome_attribution.json: row 1",
+            "attributes",
+        ):
+            load(ATTRIBUTION, tmp_path)
 
 
-@pytest.mark.parametrize("id", FILES)
-def test_missing_files_are_named(id: str, tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", id, tmp_path / "aro" / FILES[id]):
-        load(id, tmp_path)
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    for id in FILES:
+        with raises("E-FILE-MISSING", id, tmp_path / "aro" / FILES[id]):
+            load(id, tmp_path)
 
 
 # --- images ------------------------------------------------------------------------------------

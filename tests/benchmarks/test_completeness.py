@@ -21,9 +21,6 @@ from counterpoint.benchmarks.completeness import (
     why_incomplete,
 )
 from counterpoint.benchmarks.registry import BENCHMARKS, published_files
-from counterpoint.benchmarks.sugarcrepe import SUBSETS
-from counterpoint.benchmarks.visla import VISLA
-from counterpoint.benchmarks.vl_checklist import CORPUS
 from counterpoint.cases.table import Absent
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.metrics.protocols import PROTOCOLS
@@ -95,7 +92,7 @@ def test_the_sizes_depend_on_the_options() -> None:
 
 def test_vl_checklist_has_the_files_of_the_authors_corpus() -> None:
     """13 aspects: six of objects with 7 files each, five of attributes with 2, relations with 4."""
-    kinds = [name.partition("/")[0] for name in CORPUS]
+    kinds = [name.partition("/")[0] for name in published_files("vl-checklist")]
     assert [kinds.count(kind) for kind in ("Object", "Attribute", "Relation")] == [42, 10, 4]
 
 
@@ -238,9 +235,9 @@ def test_a_piece_that_was_copied_is_told(tmp_path: Path, small: Callable[..., No
 
 def test_a_row_that_the_authors_removed_is_told(tmp_path: Path, small: Callable[..., None]) -> None:
     row = {"filename": "1.jpg", "caption": "a mole", "negative_caption": "a newt is here"}
-    for name in SUBSETS:
+    for name in published_files("sugarcrepe"):
         write_json(tmp_path / f"sugarcrepe/{name}.json", {"107": row, "108": row, "109": row})
-    small("sugarcrepe", **dict.fromkeys(SUBSETS, 3) | {"swap_obj": 2})
+    small("sugarcrepe", **dict.fromkeys(published_files("sugarcrepe"), 3) | {"swap_obj": 2})
     _, part = part_of("sugarcrepe", tmp_path)
     assert part.absent == (Absent("swap_obj", "more than published", 1),)
 
@@ -297,7 +294,7 @@ def test_rows_that_make_no_case_are_in_the_run(tmp_path: Path) -> None:
     assert missing == Absent("generic", "file missing", 973)
     assert unusable == [Absent(f"spatial/{i}", "no negative caption") for i in range(12)]
     assert len(part.cases) == 640 and run.left_out == 985
-    assert VISLA.count == 973 + 640 == 1_613
+    assert BENCHMARKS.get("visla").count == 973 + 640 == 1_613
 
 
 def test_files_of_unknown_size_are_named_too(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from benchmark_fixtures import (
     absent,
     group_counts,
@@ -17,7 +16,7 @@ from benchmark_fixtures import (
 )
 from errors import raises
 
-from counterpoint.benchmarks.annotations import VisualGenome
+from counterpoint.benchmarks.reading import GENOME, ImageIndex, genome_name
 from counterpoint.cases.table import Absent, ImageRef
 
 LISTS = ("atom", "comp", "combined")
@@ -100,14 +99,14 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         load("crepe/productivity", tmp_path)
 
 
-@pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_numbers_may_be_floats_and_lists_tuples(ending: str, tmp_path: Path) -> None:
-    header = "Unnamed: 0,image_id,caption,x,y,width,height,hard_negs"
-    values = "0,7.0,moles,3.0,-1.0,90.0,10.0,\"('a','b')\""
-    write(prod(tmp_path), "\ufeff" + ending.join([header, values, ""]))
-    [found] = load("crepe/productivity", tmp_path)
-    assert found.images == (ImageRef("visual_genome/VG_100K/7.jpg", (3, -1, 90, 10)),)
-    assert found.captions == ("moles", "a", "b")
+def test_numbers_may_be_floats_and_lists_tuples(tmp_path: Path) -> None:
+    for ending in ["\n", "\r\n"]:
+        header = "Unnamed: 0,image_id,caption,x,y,width,height,hard_negs"
+        values = "0,7.0,moles,3.0,-1.0,90.0,10.0,\"('a','b')\""
+        write(prod(tmp_path), "\ufeff" + ending.join([header, values, ""]))
+        [found] = load("crepe/productivity", tmp_path)
+        assert found.images == (ImageRef("visual_genome/VG_100K/7.jpg", (3, -1, 90, 10)),)
+        assert found.captions == ("moles", "a", "b")
 
 
 def test_empty_lists_and_blank_negatives_are_named(tmp_path: Path) -> None:
@@ -148,12 +147,12 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_a_malformed_row_is_named(what: str, tmp_path: Path) -> None:
-    changes = MALFORMED[what]
-    write_table(prod(tmp_path), [region(), region(**changes)])
-    with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2"):
-        load("crepe/productivity", tmp_path)
+def test_a_malformed_row_is_named(tmp_path: Path) -> None:
+    for what in MALFORMED:
+        changes = MALFORMED[what]
+        write_table(prod(tmp_path), [region(), region(**changes)])
+        with raises("E-ROW-MALFORMED", f"{prod(tmp_path)}: row 2"):
+            load("crepe/productivity", tmp_path)
 
 
 def test_a_row_of_too_few_fields_is_named(tmp_path: Path) -> None:
@@ -163,19 +162,19 @@ def test_a_row_of_too_few_fields_is_named(tmp_path: Path) -> None:
         load("crepe/productivity", tmp_path)
 
 
-@pytest.mark.parametrize("column", ["image_id", "caption", "x", "height", "hard_negs"])
-def test_a_missing_column_is_named(column: str, tmp_path: Path) -> None:
-    row = {key: value for key, value in region().items() if key != column}
-    write_table(prod(tmp_path), [row])
-    code = "E-COLUMN-MISSING" if column == "hard_negs" else "E-ROW-MALFORMED"
-    with raises(code, f"{prod(tmp_path)}: row 1", column):
-        load("crepe/productivity", tmp_path)
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    for column in ["image_id", "caption", "x", "height", "hard_negs"]:
+        row = {key: value for key, value in region().items() if key != column}
+        write_table(prod(tmp_path), [row])
+        code = "E-COLUMN-MISSING" if column == "hard_negs" else "E-ROW-MALFORMED"
+        with raises(code, f"{prod(tmp_path)}: row 1", column):
+            load("crepe/productivity", tmp_path)
 
 
-@pytest.mark.parametrize("half", ["productivity", "systematicity"])
-def test_missing_files_are_named(half: str, tmp_path: Path) -> None:
-    with raises("E-FILE-MISSING", f"crepe/{half}"):
-        load(f"crepe/{half}", tmp_path)
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    for half in ["productivity", "systematicity"]:
+        with raises("E-FILE-MISSING", f"crepe/{half}"):
+            load(f"crepe/{half}", tmp_path)
 
 
 # --- systematicity -----------------------------------------------------------------------------
@@ -216,18 +215,17 @@ def test_an_empty_list_leaves_the_others(tmp_path: Path) -> None:
 def test_images_are_in_one_of_two_folders(tmp_path: Path) -> None:
     for path in ("VG_100K/1.jpg", "VG_100K_2/2.jpg", "VG_100K/3.jpg", "VG_100K_2/3.jpg"):
         write(tmp_path / "visual_genome" / path, b"a picture")
-    genome = VisualGenome(tmp_path)
-    assert genome.path(1) == "visual_genome/VG_100K/1.jpg"
-    assert genome.path(2) == "visual_genome/VG_100K_2/2.jpg"
-    assert genome.path(3) == "visual_genome/VG_100K/3.jpg"
-    assert genome.path(4) == "visual_genome/VG_100K/4.jpg"
-    assert genome.find(4) is None
+    genome = ImageIndex(tmp_path, *GENOME)
+    assert genome.path("1.jpg") == "visual_genome/VG_100K/1.jpg"
+    assert genome.path("2.jpg") == "visual_genome/VG_100K_2/2.jpg"
+    assert genome.path("3.jpg") == "visual_genome/VG_100K/3.jpg"
+    assert genome.path("4.jpg") == "visual_genome/VG_100K/4.jpg"
+    assert genome.find("4.jpg") is None
 
 
-@pytest.mark.parametrize("id", [20, "20", " 20 ", "20.0", "20.jpg", "VG_100K/20.jpg"])
-def test_an_id_may_be_a_number_or_a_file(id: int | str, tmp_path: Path) -> None:
-    write(tmp_path / "visual_genome/VG_100K_2/20.jpg", b"a picture")
-    assert VisualGenome(tmp_path).path(id) == "visual_genome/VG_100K_2/20.jpg"
+def test_an_id_may_be_a_number_or_a_file() -> None:
+    for id in (20, "20", " 20 ", "20.0", "20.jpg", "VG_100K/20.jpg"):
+        assert genome_name(id) == "20.jpg"
 
 
 def test_regions_are_looked_for_in_both_folders(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from errors import raises
 from hypothesis import given, strategies as st
 from support import FEW
 
-from counterpoint.benchmarks.hard_positives import (
+from counterpoint.benchmarks.aro import (
     SYNONYMS,
     inside_words,
     replaced_word,
@@ -96,26 +96,24 @@ def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None
         load(REPLACE, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("image_path", "data/VG_100K/5.jpg"), ("false_caption", "mole by hat")]
-)
-def test_rows_that_do_not_belong_together_are_named(key: str, value: str, tmp_path: Path) -> None:
-    other = [MOLE[0], MOLE[1] | {key: value}]
-    write_replace(tmp_path, [MOLE, other], [NEWT])
-    with raises("E-FILES-MISMATCH", 2, key):
-        load(REPLACE, tmp_path)
+def test_rows_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
+    for key, value in [("image_path", "data/VG_100K/5.jpg"), ("false_caption", "mole by hat")]:
+        other = [MOLE[0], MOLE[1] | {key: value}]
+        write_replace(tmp_path, [MOLE, other], [NEWT])
+        with raises("E-FILES-MISMATCH", 2, key):
+            load(REPLACE, tmp_path)
 
 
-@pytest.mark.parametrize("key", ["true_caption", "false_caption", "image_path"])
-@pytest.mark.parametrize("value", [None, "", "  ", 3, ["a"]])
-def test_a_malformed_row_is_named(key: str, value: object, tmp_path: Path) -> None:
-    write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
-    with raises(
-        "E-ROW-MALFORMED",
-        f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 2",
-        key,
-    ):
-        load(REPLACE, tmp_path)
+def test_a_malformed_row_is_named(tmp_path: Path) -> None:
+    for key in ["true_caption", "false_caption", "image_path"]:
+        for value in [None, "", "  ", 3, ["a"]]:
+            write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
+            with raises(
+                "E-ROW-MALFORMED",
+                f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 2",
+                key,
+            ):
+                load(REPLACE, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +185,10 @@ REPLACED = {
 }
 
 
-@pytest.mark.parametrize("what", REPLACED)
-def test_the_replaced_word_is_found(what: str) -> None:
-    original, positive, word, synonyms = REPLACED[what]
-    assert replaced_word(original, positive, synonyms) == word
+def test_the_replaced_word_is_found() -> None:
+    for what in REPLACED:
+        original, positive, word, synonyms = REPLACED[what]
+        assert replaced_word(original, positive, synonyms) == word
 
 
 def test_a_group_is_the_replaced_word_or_other(tmp_path: Path) -> None:
@@ -237,10 +235,10 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("what", INSIDE)
-def test_parts_of_words_are_marked(what: str) -> None:
-    original, positive, marked = INSIDE[what]
-    assert inside(original, positive) is marked
+def test_parts_of_words_are_marked() -> None:
+    for what in INSIDE:
+        original, positive, marked = INSIDE[what]
+        assert inside(original, positive) is marked
 
 
 def test_parts_of_words_are_marked_by_the_words_of_their_own_file(tmp_path: Path) -> None:
@@ -372,13 +370,13 @@ MALFORMED = (
 )
 
 
-@pytest.mark.parametrize("caption", MALFORMED)
-def test_captions_of_another_form_are_refused(caption: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
-        reverse_conjuncts(caption)
-    write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
-    with raises("E-ROW-MALFORMED", "aro/visual_genome_attribution.json: row 2"):
-        load(SWAP, tmp_path)
+def test_captions_of_another_form_are_refused(tmp_path: Path) -> None:
+    for caption in MALFORMED:
+        with pytest.raises(ValueError, match="is not of the form 'the A and the B'"):
+            reverse_conjuncts(caption)
+        write_json(tmp_path / "aro" / FILE, [swap_row(5), swap_row(7, true_caption=caption)])
+        with raises("E-ROW-MALFORMED", "aro/visual_genome_attribution.json: row 2"):
+            load(SWAP, tmp_path)
 
 
 PHRASE = st.lists(

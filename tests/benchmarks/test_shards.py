@@ -19,8 +19,7 @@ from image_support import encoded, same, shown
 from models_for_tests import Towers, is_sentence, noise
 
 import counterpoint as cp
-from counterpoint.benchmarks.shards import _expand
-from counterpoint.images import tars
+from counterpoint.images import expand_braces, tars
 from counterpoint.images.schemes import member_reference
 
 __all__ = ["own_place"]  # fixtures
@@ -169,12 +168,12 @@ def test_what_is_no_sample_makes_no_case(tmp_path: Path) -> None:
 
 
 def test_patterns() -> None:
-    assert _expand("a-{08..11}.tar") == ["a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"]
-    assert _expand("{a,bc}/{0..1}.tar") == ["a/0.tar", "a/1.tar", "bc/0.tar", "bc/1.tar"]
-    assert _expand("{x}.tar") == ["{x}.tar"]
+    assert expand_braces("a-{08..11}.tar") == ["a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"]
+    assert expand_braces("{a,bc}/{0..1}.tar") == ["a/0.tar", "a/1.tar", "bc/0.tar", "bc/1.tar"]
+    assert expand_braces("{x}.tar") == ["{x}.tar"]
     for pattern in ("{5..1}.tar", "{0..999999999}.tar", "{0..9999}{0..9999}.tar"):
         with raises("E-OPTION-INVALID"):
-            _expand(pattern)
+            expand_braces(pattern)
 
 
 # --- members of tar files ------------------------------------------------------------------------

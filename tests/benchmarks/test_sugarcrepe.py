@@ -62,14 +62,14 @@ def test_every_subset_must_be_there(subset: str, tmp_path: Path) -> None:
         load("sugarcrepe", tmp_path)
 
 
-@pytest.mark.parametrize("key", ["filename", "caption", "negative_caption"])
-@pytest.mark.parametrize("value", [None, "", " ", 4, ["a"]])
-def test_a_malformed_case_is_named(key: str, value: object, tmp_path: Path) -> None:
-    write_all(tmp_path)
-    rows = {"0": item(), "5": item(**{key: value})}
-    write_json(tmp_path / "sugarcrepe/swap_att.json", rows)
-    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/swap_att.json: case 5", key):
-        load("sugarcrepe", tmp_path)
+def test_a_malformed_case_is_named(tmp_path: Path) -> None:
+    for key in ["filename", "caption", "negative_caption"]:
+        for value in [None, "", " ", 4, ["a"]]:
+            write_all(tmp_path)
+            rows = {"0": item(), "5": item(**{key: value})}
+            write_json(tmp_path / "sugarcrepe/swap_att.json", rows)
+            with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/swap_att.json: case 5", key):
+                load("sugarcrepe", tmp_path)
 
 
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
@@ -83,31 +83,28 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
         load("sugarcrepe", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
+def test_a_malformed_file_is_named(tmp_path: Path) -> None:
+    for content, code in [
         ("[]", "E-FILE-MALFORMED"),
         ("4", "E-FILE-MALFORMED"),
         ("{", "E-JSON-INVALID"),
         ("null", "E-FILE-MALFORMED"),
         (b"\xff\x00", "E-TEXT-ENCODING"),
-    ],
-)
-def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Path) -> None:
-    write_all(tmp_path)
-    path = tmp_path / "sugarcrepe/add_obj.json"
-    write(path, content)
-    with raises(code) as caught:
-        load("sugarcrepe", tmp_path)
-    assert str(caught.value).startswith(str(path))
+    ]:
+        write_all(tmp_path)
+        path = tmp_path / "sugarcrepe/add_obj.json"
+        write(path, content)
+        with raises(code) as caught:
+            load("sugarcrepe", tmp_path)
+        assert str(caught.value).startswith(str(path))
 
 
-@pytest.mark.parametrize("row", ["a text", None, [1], 3])
-def test_a_row_that_is_no_object_is_named(row: object, tmp_path: Path) -> None:
-    write_all(tmp_path)
-    write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": item(), "3": row})
-    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/add_obj.json: case 3"):
-        load("sugarcrepe", tmp_path)
+def test_a_row_that_is_no_object_is_named(tmp_path: Path) -> None:
+    for row in ["a text", None, [1], 3]:
+        write_all(tmp_path)
+        write_json(tmp_path / "sugarcrepe/add_obj.json", {"0": item(), "3": row})
+        with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe/add_obj.json: case 3"):
+            load("sugarcrepe", tmp_path)
 
 
 def test_the_four_averages_are_those_of_plain_loops(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import pytest
 from benchmark_fixtures import group_counts, load, needs_real_files, real, write, write_json
 from errors import raises
 
-from counterpoint.benchmarks.sugarcrepe import PP_SUBSETS as SUBSETS
+from counterpoint.benchmarks.registry import published_files
 from counterpoint.cases.table import ImageRef
 
 ITT = ((True, True, False),)
 SIZES = {"replace/att": 788, "replace/obj": 1652, "replace/rel": 1406}
 SIZES |= {"swap/att": 666, "swap/obj": 245}
+
+SUBSETS = [*published_files("sugarcrepe-pp:tests=itt")]
 
 
 def triple(number: int, subset: str) -> dict[str, Any]:
@@ -87,14 +89,16 @@ def test_files_may_lie_in_data_and_hold_rows_by_key_or_without_id(tmp_path: Path
     assert ids[-4:] == ["swap_att/5", "swap_att/7", "swap_obj/0", "swap_obj/1"]
 
 
-@pytest.mark.parametrize("key", ["filename", "caption", "caption2", "negative_caption"])
-@pytest.mark.parametrize("value", [None, "", " ", 3, ["a text"]])
-def test_a_field_that_is_no_text_is_named(key: str, value: object, tmp_path: Path) -> None:
-    write_all(tmp_path / "sugarcrepe_pp")
-    rows = [triple(0, "x"), triple(1, "x") | {key: value}]
-    write_json(tmp_path / "sugarcrepe_pp/replace_rel.json", rows)
-    with raises("E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe_pp/replace_rel.json: case 1", key):
-        load("sugarcrepe-pp", tmp_path)
+def test_a_field_that_is_no_text_is_named(tmp_path: Path) -> None:
+    for key in ["filename", "caption", "caption2", "negative_caption"]:
+        for value in [None, "", " ", 3, ["a text"]]:
+            write_all(tmp_path / "sugarcrepe_pp")
+            rows = [triple(0, "x"), triple(1, "x") | {key: value}]
+            write_json(tmp_path / "sugarcrepe_pp/replace_rel.json", rows)
+            with raises(
+                "E-ROW-MALFORMED", f"{tmp_path}/sugarcrepe_pp/replace_rel.json: case 1", key
+            ):
+                load("sugarcrepe-pp", tmp_path)
 
 
 MALFORMED = {
@@ -105,15 +109,15 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_a_malformed_file_is_named(what: str, tmp_path: Path) -> None:
-    content, code = MALFORMED[what]
-    write_all(tmp_path / "sugarcrepe_pp")
-    path = tmp_path / "sugarcrepe_pp/swap_obj.json"
-    write(path, content)
-    with raises(code) as caught:
-        load("sugarcrepe-pp", tmp_path)
-    assert str(caught.value).startswith(str(path))
+def test_a_malformed_file_is_named(tmp_path: Path) -> None:
+    for what in MALFORMED:
+        content, code = MALFORMED[what]
+        write_all(tmp_path / "sugarcrepe_pp")
+        path = tmp_path / "sugarcrepe_pp/swap_obj.json"
+        write(path, content)
+        with raises(code) as caught:
+            load("sugarcrepe-pp", tmp_path)
+        assert str(caught.value).startswith(str(path))
 
 
 @pytest.mark.parametrize("subset", SUBSETS)

@@ -52,12 +52,12 @@ VOTES = {
 }
 
 
-@pytest.mark.parametrize("what", VOTES)
-def test_foils_without_two_votes_are_unconfirmed(what: str, tmp_path: Path) -> None:
-    votes, confirmed = VOTES[what]
-    write_piece(tmp_path, item(mturk=votes))
-    [found] = load("valse", tmp_path)
-    assert found.groups == (("existence",) if confirmed else ("existence", "unconfirmed"))
+def test_foils_without_two_votes_are_unconfirmed(tmp_path: Path) -> None:
+    for what in VOTES:
+        votes, confirmed = VOTES[what]
+        write_piece(tmp_path, item(mturk=votes))
+        [found] = load("valse", tmp_path)
+        assert found.groups == (("existence",) if confirmed else ("existence", "unconfirmed"))
 
 
 def test_votes_may_be_missing(tmp_path: Path) -> None:
@@ -67,19 +67,17 @@ def test_votes_may_be_missing(tmp_path: Path) -> None:
     assert load("valse", tmp_path)[0].groups == ("existence", "unconfirmed")
 
 
-@pytest.mark.parametrize(
-    "changes", [{"caption": ["Moles dig."]}, {"foil": ["Holes."]}, {"foils": ["Holes."]}]
-)
-def test_a_list_of_one_text_is_a_text(changes: dict[str, Any], tmp_path: Path) -> None:
-    one = item(**changes)
-    if "foils" in changes:
-        del one["foil"]
-    write_piece(tmp_path, one)
-    [found] = load("valse", tmp_path)
-    assert found.captions == (
-        "Moles dig." if "caption" in changes else "A mole digs a hole.",
-        "A hole digs a mole." if "caption" in changes else "Holes.",
-    )
+def test_a_list_of_one_text_is_a_text(tmp_path: Path) -> None:
+    for changes in [{"caption": ["Moles dig."]}, {"foil": ["Holes."]}, {"foils": ["Holes."]}]:
+        one = item(**changes)
+        if "foils" in changes:
+            del one["foil"]
+        write_piece(tmp_path, one)
+        [found] = load("valse", tmp_path)
+        assert found.captions == (
+            "Moles dig." if "caption" in changes else "A mole digs a hole.",
+            "A hole digs a mole." if "caption" in changes else "Holes.",
+        )
 
 
 def test_a_piece_may_be_a_list_and_lie_in_data(tmp_path: Path) -> None:
@@ -131,39 +129,36 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_a_malformed_item_is_named(what: str, tmp_path: Path) -> None:
-    changes = MALFORMED[what]
-    write_piece(tmp_path, item(), item(**changes))
-    where = f"{tmp_path}/valse/existence.json: case k_1"
-    with raises("E-ROW-MALFORMED", where, next(iter(changes))):
-        load("valse", tmp_path)
+def test_a_malformed_item_is_named(tmp_path: Path) -> None:
+    for what in MALFORMED:
+        changes = MALFORMED[what]
+        write_piece(tmp_path, item(), item(**changes))
+        where = f"{tmp_path}/valse/existence.json: case k_1"
+        with raises("E-ROW-MALFORMED", where, next(iter(changes))):
+            load("valse", tmp_path)
 
 
-@pytest.mark.parametrize("votes", ["many", []])
-def test_votes_that_are_no_number_are_named(votes: object, tmp_path: Path) -> None:
-    write_piece(tmp_path, item(mturk={"caption": votes}))
-    with raises(
-        "E-ROW-MALFORMED",
-        f"{tmp_path}/valse/existence.json: case k_0, mturk",
-        "caption",
-    ):
-        load("valse", tmp_path)
+def test_votes_that_are_no_number_are_named(tmp_path: Path) -> None:
+    for votes in ["many", []]:
+        write_piece(tmp_path, item(mturk={"caption": votes}))
+        with raises(
+            "E-ROW-MALFORMED",
+            f"{tmp_path}/valse/existence.json: case k_0, mturk",
+            "caption",
+        ):
+            load("valse", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
+def test_a_malformed_file_is_named(tmp_path: Path) -> None:
+    for content, code in [
         ("4", "E-FILE-MALFORMED"),
         ('{"k_0": "a text"}', "E-ROW-MALFORMED"),
         ("{", "E-JSON-INVALID"),
-    ],
-)
-def test_a_malformed_file_is_named(content: str, code: str, tmp_path: Path) -> None:
-    write(tmp_path / "valse/existence.json", content)
-    with raises(code) as caught:
-        load("valse", tmp_path)
-    assert str(caught.value).startswith(str(tmp_path / "valse/existence.json"))
+    ]:
+        write(tmp_path / "valse/existence.json", content)
+        with raises(code) as caught:
+            load("valse", tmp_path)
+        assert str(caught.value).startswith(str(tmp_path / "valse/existence.json"))
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -45,27 +45,24 @@ def groups_of(id: str) -> Counter[str]:
 # --- sizes, shapes, groups ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_the_default_size_is_2000(name):
-    assert len(cases_of(name)) == 2000
-    assert BENCHMARKS.get(name).defaults == {"size": 2000, "seed": 1}
+def test_the_default_size_is_2000():
+    for name in WORLDS:
+        assert len(cases_of(name)) == 2000
+        assert BENCHMARKS.get(name).defaults == {"size": 2000, "seed": 1}
 
 
-@pytest.mark.parametrize(
-    ("name", "images", "captions", "truth"),
-    [
+def test_the_shape_is_the_one_that_is_announced():
+    for name, images, captions, truth in [
         ("world-replace", 1, 3, [0, 1]),
         ("world-swap", 1, 3, [0, 1]),
         ("world-bi", 2, 2, [0, 3]),
         ("world-images:size=240", 3, 3, [0, 1, 3, 4, 8]),
-    ],
-)
-def test_the_shape_is_the_one_that_is_announced(name, images, captions, truth):
-    cases = cases_of(name)
-    assert set(cases.image_counts.tolist()) == {images}
-    assert set(cases.caption_counts.tolist()) == {captions}
-    assert cases.frame["truth"].to_list() == [truth] * len(cases)
-    assert BENCHMARKS.get(name.partition(":")[0]).shape == f"{images} x {captions}"
+    ]:
+        cases = cases_of(name)
+        assert set(cases.image_counts.tolist()) == {images}
+        assert set(cases.caption_counts.tolist()) == {captions}
+        assert cases.frame["truth"].to_list() == [truth] * len(cases)
+        assert BENCHMARKS.get(name.partition(":")[0]).shape == f"{images} x {captions}"
 
 
 def test_replace_changes_each_kind_of_word_in_turn():
@@ -130,24 +127,24 @@ def test_swapped_captions_have_the_words_of_the_original():
 # --- seeds and sizes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_a_benchmark_is_the_same_every_time(name):
-    again = load_benchmark(f"{name}:size=2000,seed=1").cases
-    assert again.content_hash() == cases_of(name).content_hash()
+def test_a_benchmark_is_the_same_every_time():
+    for name in WORLDS:
+        again = load_benchmark(f"{name}:size=2000,seed=1").cases
+        assert again.content_hash() == cases_of(name).content_hash()
 
 
-@pytest.mark.parametrize("name", [*WORLDS, "world-images"])
-def test_a_smaller_size_is_the_beginning(name):
-    small = cases_of(f"{name}:size=40")
-    assert len(small) == 40
-    assert small.frame.equals(cases_of(name).frame[:40])
+def test_a_smaller_size_is_the_beginning():
+    for name in [*WORLDS, "world-images"]:
+        small = cases_of(f"{name}:size=40")
+        assert len(small) == 40
+        assert small.frame.equals(cases_of(name).frame[:40])
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_another_seed_draws_other_scenes(name):
-    options = "size=300,seed=8"
-    assert not set(images_of(f"{name}:{options}")) & set(images_of(name))
-    assert len(cases_of(f"{name}:seed=8,size=300")) == 300  # in any order
+def test_another_seed_draws_other_scenes():
+    for name in WORLDS:
+        options = "size=300,seed=8"
+        assert not set(images_of(f"{name}:{options}")) & set(images_of(name))
+        assert len(cases_of(f"{name}:seed=8,size=300")) == 300  # in any order
 
 
 def test_bi_shares_no_image_with_the_others():
@@ -258,20 +255,20 @@ def test_the_bundled_models_show_the_finding(found):
     assert swapped[0] + 3 < min(swapped[1:])  # every recipe teaches binding
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_checkpoint_is_small_half_precision_and_no_pickle(name):
-    folder = BASE.with_name(name)
-    files = {path.name: path.stat().st_size for path in folder.iterdir()}
-    assert set(files) == {
-        "README.md" if name == "base" else "training.json",
-        "bpe_merges.txt.gz",
-        "open_clip_config.json",
-        "open_clip_model.safetensors",
-    }
-    assert sum(files.values()) < 10_000_000
-    with safe_open(folder / "open_clip_model.safetensors", framework="numpy") as file:
-        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    assert kinds == {"F16"}
+def test_a_checkpoint_is_small_half_precision_and_no_pickle():
+    for name in MODELS:
+        folder = BASE.with_name(name)
+        files = {path.name: path.stat().st_size for path in folder.iterdir()}
+        assert set(files) == {
+            "README.md" if name == "base" else "training.json",
+            "bpe_merges.txt.gz",
+            "open_clip_config.json",
+            "open_clip_model.safetensors",
+        }
+        assert sum(files.values()) < 10_000_000
+        with safe_open(folder / "open_clip_model.safetensors", framework="numpy") as file:
+            kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        assert kinds == {"F16"}
 
 
 def test_the_checkpoint_is_an_open_clip_folder_like_any_other():

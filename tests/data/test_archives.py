@@ -86,14 +86,14 @@ def test_the_rest_of_a_killed_extraction_is_cleared_away(tmp_path, target):
 ELSEWHERE = ["../evil", "/evil", "//ROOT/evil", "///ROOT/evil", "a/../../evil", "a\\..\\evil"]
 
 
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("name", [*ELSEWHERE, "./../evil", "C:/evil", ".", "a/" * 101 + "evil"])
-def test_names_that_lead_elsewhere_are_refused(tmp_path, target, make, name):
+def test_names_that_lead_elsewhere_are_refused(tmp_path, target):
     """Two slashes are a root of their own to pathlib; ROOT is where the test may write."""
-    bad = name.replace("ROOT", str(tmp_path).lstrip("/"))
-    with raises("E-PATH-OUTSIDE"):
-        extract(make(tmp_path / "a", {"good.jpg": b"good", bad: b"evil"}), target)
-    assert contents(target) == {} and not list(tmp_path.rglob("evil"))
+    for make in MAKERS:
+        for name in [*ELSEWHERE, "./../evil", "C:/evil", ".", "a/" * 101 + "evil"]:
+            bad = name.replace("ROOT", str(tmp_path).lstrip("/"))
+            with raises("E-PATH-OUTSIDE"):
+                extract(make(tmp_path / "a", {"good.jpg": b"good", bad: b"evil"}), target)
+            assert contents(target) == {} and not list(tmp_path.rglob("evil"))
 
 
 def test_nothing_is_written_through_a_link_that_stands_in_the_target(tmp_path, target):

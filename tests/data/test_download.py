@@ -204,12 +204,14 @@ def test_retry_after_is_honoured_up_to_a_minute(server, fetch):
     assert fetch.pauses == [7.0, 60.0]
 
 
-@pytest.mark.parametrize(
-    ("said", "seconds"),
-    [("7", 7.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None), ("", None)],
-)
-def test_retry_after_may_be_a_date(said, seconds):
-    assert retry_after(httpx.Response(503, headers={"Retry-After": said})) == seconds
+def test_retry_after_may_be_a_date():
+    for said, seconds in [
+        ("7", 7.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("soon", None),
+        ("", None),
+    ]:
+        assert retry_after(httpx.Response(503, headers={"Retry-After": said})) == seconds
 
 
 def test_a_server_that_stays_busy_is_given_up(server, fetch):

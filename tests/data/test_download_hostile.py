@@ -139,21 +139,18 @@ def test_more_than_should_come_is_not_written(server, tmp_path, monkeypatch, kno
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_headers_that_are_no_numbers_are_none():
+    for said in [
         *(DIGITS, "-1", "1e5", "\u0664", "soon", ",", "Mon, , ,", "0001 Jan 1"),
         "Wed, 21 Oct 99999999999 07:28:00 GMT",
         "Wed, 21 Oct 2015 07:28:00 +9999",
         "Fri, 31 Dec 9999 23:59:59 -2359",
-    ],
-)
-def test_headers_that_are_no_numbers_are_none(said):
-    headers = [(name, said.encode()) for name in ("Retry-After", "Content-Length", "ETag")]
-    response = httpx.Response(
-        503, headers=[*headers, ("Content-Range", f"bytes {said}-1/2".encode())]
-    )
-    wait = retry_after(response)
-    assert wait is None or wait >= 0
-    assert announced_length(response) is None and version_of(response) is None
-    assert not continues(response, 0, None, None)
+    ]:
+        headers = [(name, said.encode()) for name in ("Retry-After", "Content-Length", "ETag")]
+        response = httpx.Response(
+            503, headers=[*headers, ("Content-Range", f"bytes {said}-1/2".encode())]
+        )
+        wait = retry_after(response)
+        assert wait is None or wait >= 0
+        assert announced_length(response) is None and version_of(response) is None
+        assert not continues(response, 0, None, None)

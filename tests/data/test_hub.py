@@ -108,17 +108,17 @@ def test_a_folder_that_cannot_be_made_is_said_to_be(hub, tmp_path):
         fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set" / "x")
 
 
-@pytest.mark.parametrize("name", ["../evil.parquet", "/evil.parquet", "//ROOT/evil.parquet"])
-def test_names_that_lead_elsewhere_are_refused(hub, tmp_path, name):
-    name = name.replace("ROOT", str(tmp_path).lstrip("/"))
-    publish(hub, "someone/set", {name: b"PAR1"})
-    with raises("E-DATASET-MALFORMED", "someone/set"):
-        fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
-    assert not list(tmp_path.rglob("evil*"))
+def test_names_that_lead_elsewhere_are_refused(hub, tmp_path):
+    for name in ["../evil.parquet", "/evil.parquet", "//ROOT/evil.parquet"]:
+        name = name.replace("ROOT", str(tmp_path).lstrip("/"))
+        publish(hub, "someone/set", {name: b"PAR1"})
+        with raises("E-DATASET-MALFORMED", "someone/set"):
+            fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
+        assert not list(tmp_path.rglob("evil*"))
 
 
-@pytest.mark.parametrize("answer", [b"[]", b"5", b"{}", b"<html>", b"[" * 100_000, b'{"sha": 1}'])
-def test_answers_that_are_not_the_hubs_are_one_sentence(hub, tmp_path, answer):
-    hub.put("api/datasets/some/one/revision/main", answer, **as_json())
-    with raises("E-DATASET-MALFORMED", "some/one"):
-        fetch_dataset("some/one", ["*"], tmp_path / "set")
+def test_answers_that_are_not_the_hubs_are_one_sentence(hub, tmp_path):
+    for answer in [b"[]", b"5", b"{}", b"<html>", b"[" * 100_000, b'{"sha": 1}']:
+        hub.put("api/datasets/some/one/revision/main", answer, **as_json())
+        with raises("E-DATASET-MALFORMED", "some/one"):
+            fetch_dataset("some/one", ["*"], tmp_path / "set")

@@ -21,8 +21,7 @@ from models_for_tests import noise
 from PIL import Image
 from typer.testing import CliRunner
 
-from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.benchmarks.sugarcrepe import SUBSETS
+from counterpoint.benchmarks.registry import load_benchmark, published_files
 from counterpoint.cases.table import Absent, Case
 from counterpoint.cli.app import app
 from counterpoint.data import sources as health_file
@@ -59,7 +58,7 @@ PAIRS = [
 def sugarcrepe(tmp_path: Path) -> Path:
     """Nine cases a subset, in another order in each; four images for all."""
     root = tmp_path / "data"
-    for number, subset in enumerate(SUBSETS):
+    for number, subset in enumerate(published_files("sugarcrepe")):
         turned = PAIRS[number:] + PAIRS[:number]
         cases = {str(n): row(pair, f"{n % 4}.jpg") for n, pair in enumerate(turned)}
         if subset == "swap_obj":

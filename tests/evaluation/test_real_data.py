@@ -15,9 +15,9 @@ import pytest
 from benchmark_fixtures import REAL, group_counts, needs_real_files
 
 from counterpoint._util.errors import DataError
-from counterpoint.benchmarks.coco_captions import UNKNOWN_TEXT
-from counterpoint.benchmarks.hard_positives import SYNONYMS
+from counterpoint.benchmarks import SYNONYMS
 from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
+from counterpoint.benchmarks.retrieval import UNKNOWN_TEXT
 from counterpoint.cases.table import Cases
 from counterpoint.data.sources import damaged_files
 from counterpoint.evaluation.doctor import Health, examine, find_defects

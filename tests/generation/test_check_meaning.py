@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from counterpoint.benchmarks.hard_positives import SYNONYMS
+from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.checks.checking import CHECKS, Claim, TextChange, check
 from counterpoint.generation.language.lexicon import fields
 from counterpoint.generation.language.sentences import inflected

@@ -18,9 +18,9 @@ from models_for_tests import choice
 
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.tables import parquet_frames
-from counterpoint.benchmarks.annotations import parquet_rows
-from counterpoint.benchmarks.classification import _read_labels
+from counterpoint.benchmarks.classification import read_labels
 from counterpoint.benchmarks.positives import accepted_positives
+from counterpoint.benchmarks.reading import parquet_rows
 from counterpoint.cases import Cases
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.pairs import SCHEMA, count_pairs, read_pairs
@@ -45,7 +45,7 @@ READERS: dict[str, tuple[pa.Table, Callable[[Path], object]]] = {
     "captions": (CAPTIONS, lambda path: list(open_captions(str(path)))),
     "training": (CAPTIONS, lambda path: _is_pairs(path) or _read_training(path).to_pylist()),
     "hub": (HUB, lambda path: list(parquet_rows(path, ["text"], ["image"]))),
-    "labels": (HUB, _read_labels),
+    "labels": (HUB, read_labels),
     "pairs": (PAIRS, lambda path: list(read_pairs(path))),
     "number of pairs": (PAIRS, count_pairs),
     "campaign": (PAIRS, lambda path: read_material(str(path), KIND, SourceSelection())),

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, strategies as st
 
-from counterpoint.benchmarks.hard_positives import SYNONYMS
+from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.meanings import Contrast, Pos, Subtype, read_texts
 from counterpoint.world import scenes as world

@@ -12,7 +12,6 @@ import pytest
 import counterpoint
 from counterpoint.benchmarks.benchmark import Size
 from counterpoint.benchmarks.registry import find_benchmark, published_files
-from counterpoint.benchmarks.spec import SUBSETS
 from counterpoint.evaluation.verifying import published_id
 from counterpoint.metrics import METRICS, PROTOCOLS as METRIC_PROTOCOLS, get_protocol
 
@@ -117,8 +116,8 @@ GROUPS = {
     "eqben": {"eqbengebc", "eqbenkubric_attr", "eqbenkubric_cnt", "eqbenkubric_loc", "eqbensd"},
     "svo-probes": {"subject", "verb", "object"},
     "imagecode": {"video", "static"},
-    "spec": {"all", *SUBSETS},
-    "spec/text-to-image": {"all", *SUBSETS},
+    "spec": {"all", *published_files("spec")},
+    "spec/text-to-image": {"all", *published_files("spec")},
     "whatsup": {"a", "b"},
     "whatsup/coco": {"one", "two"},
     "whatsup/gqa": {"one", "two"},
@@ -574,14 +573,18 @@ def test_vg_relation_has_the_frequencies_of_the_paper(rows: pl.DataFrame) -> Non
     assert counted["value"].min() == 10 and counted["value"].sum() == 21_917
 
 
+SPEC = {"absolute_size": 1_500, "relative_size": 1_500, "absolute_spatial": 4_500}
+SPEC |= {"relative_spatial": 2_000, "existence": 1_000, "count": 4_500}
+
+
 @pytest.mark.parametrize(
     ("benchmark", "cases"),
     [
         ("colorswap", {"all": 300}),
         ("eqben", {"eqbengebc": 1_814, "eqbenkubric_loc": 2_000, "eqbensd": 1_513}),
         ("naturalbench/retrieval", {"all": 1_227}),
-        ("spec", SUBSETS),
-        ("spec/text-to-image", SUBSETS),
+        ("spec", SPEC),
+        ("spec/text-to-image", SPEC),
         ("whatsup", {"a": 412, "b": 408}),
         ("whatsup/coco", {"one": 2_247, "two": 440}),
         ("whatsup/gqa", {"one": 1_160, "two": 291}),

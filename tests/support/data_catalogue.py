@@ -130,7 +130,7 @@ images = ["coco"]
 def use_catalogue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     subsets = ", ".join(f'"{name}.json"' for name in SUBSETS)
     text = CATALOGUE.replace("URL", url).replace("SUBSETS", subsets)
-    found = read_catalogue(text, "test")
+    found = read_catalogue(text)
     for owner in (counterpoint.data, catalogue_module):  # the door keeps what it has imported
         monkeypatch.setattr(owner, "catalogue", lambda: found)
 

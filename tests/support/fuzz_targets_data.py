@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from fuzz_support import Inputs, Target, mutations, of_bytes, of_json, of_lines
 from models_for_tests import choice
 
-from counterpoint.benchmarks.annotations import parquet_rows
-from counterpoint.benchmarks.classification import _read_labels
+from counterpoint.benchmarks.classification import read_labels
 from counterpoint.benchmarks.positives import add_positives
+from counterpoint.benchmarks.reading import parquet_rows
 from counterpoint.cases import Cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
@@ -347,7 +347,7 @@ TARGETS = {
         of_bytes(_parquet({"image": ["b"], "caption": ["a dog"], "negatives": [["a cat", None]]})),
     ),
     "hub table": Target(table(_rows), of_bytes(_parquet(HUB))),
-    "hub labels": Target(table(_read_labels), of_bytes(_parquet(HUB))),
+    "hub labels": Target(table(read_labels), of_bytes(_parquet(HUB))),
     "zip": Target(archive, _archives(_zip)),
     "tar": Target(archive, _archives(lambda names: _tar(names, ""))),
     "tar.gz": Target(archive, _archives(lambda names: _tar(names, "gz"))),

@@ -19,7 +19,7 @@ import numpy as np
 from benchmark_fixtures import write, write_json, write_parquet, write_table
 from PIL import Image
 
-from counterpoint.benchmarks.vtab import vtab_tasks
+from counterpoint.benchmarks.classification import vtab_tasks
 
 CAPTIONS = (
     "a man in a red shirt is holding a large umbrella and a small dog",

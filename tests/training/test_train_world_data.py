@@ -17,8 +17,7 @@ from open_clip_models import BASE
 from PIL import Image
 
 from counterpoint._util.random_numbers import fold, key, uniforms
-from counterpoint.benchmarks.benchmark import Options
-from counterpoint.benchmarks.world import BI, REPLACE, SWAP
+from counterpoint.benchmarks import Options, find_benchmark
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.training.data import open_data
 from counterpoint.training.data.base import DataConfig, Setting
@@ -267,7 +266,7 @@ def test_no_benchmark_scene_is_trained_on():
     """With the benchmarks' own seed, too: the draws are another generator's."""
     benchmarks = [
         image["path"].removeprefix("world:")
-        for benchmark in (REPLACE, SWAP, BI)
+        for benchmark in map(find_benchmark, ("world-replace", "world-swap", "world-bi"))
         for images in benchmark.cases(Options(Path(), {"size": 200, "seed": 1})).frame["images"]
         for image in images
     ]

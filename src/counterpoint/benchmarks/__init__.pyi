@@ -1,3 +1,4 @@
+from .aro import REPLACED as REPLACED, SYNONYMS as SYNONYMS
 from .benchmark import (
     WITH_POSITIVES as WITH_POSITIVES,
     Benchmark as Benchmark,
@@ -13,7 +14,6 @@ from .completeness import (
     whole_size as whole_size,
     why_incomplete as why_incomplete,
 )
-from .hard_positives import REPLACED as REPLACED, SYNONYMS as SYNONYMS
 from .registry import (
     BENCHMARKS as BENCHMARKS,
     base_id as base_id,

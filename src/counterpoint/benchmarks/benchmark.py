@@ -73,9 +73,6 @@ class Options:
         return {"": size} if len(self.seeds) == 1 else {str(seed): size for seed in self.seeds}
 
 
-DRAWN: Final[Mapping[str, Value]] = {"seed": 1, "seeds": 1}  # options of what is drawn at random
-
-
 def over_seeds(options: Options, draw: Callable[[int], Cases]) -> Cases:
     """The cases of one seed; of several, the cases of all, each seed in a group of its own."""
     if len(options.seeds) == 1:

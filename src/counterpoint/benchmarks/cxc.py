@@ -15,15 +15,20 @@ they are near 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
-from counterpoint.benchmarks.annotations import KARPATHY_FILES, table_rows, text, whole
-from counterpoint.benchmarks.benchmark import Benchmark, Options
-from counterpoint.benchmarks.coco_captions import UNKNOWN_TEXT, coco_captions, image_id
+from counterpoint.benchmarks.benchmark import Options, Sizes
+from counterpoint.benchmarks.reading import malformed, table_rows, text
+from counterpoint.benchmarks.retrieval import (
+    KARPATHY_FILES,
+    UNKNOWN_TEXT,
+    coco_captions,
+    coco_id,
+)
 from counterpoint.cases import PICTURE, Absent, Case, Cases, ImageRef
 
 _MATCH: Final = 3.0  # a grade from which a pair is true
@@ -31,15 +36,10 @@ _HIGHEST: Final = 5.0
 _SENTENCE: Final = ":sentid:"
 _FOLDER: Final = "coco/val2014"
 _TWO_OF_EACH: Final = ((True, True, False), (True, True, False), (False, False, True))
-_COUNTS: Final = {"image-text": 44_833, "image-image": 46_719}
-_RENDERINGS: Final = {4.5: 20, 4.0: 825}  # by the least grade
 
 
 def _rows(options: Options, file: str, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    path = options.data / "cxc" / file
-    for number, row in enumerate(table_rows(path, benchmark)):
-        where = f"{path}: row {number + 1}"
-        yield where, dict(whole(row, where))
+    return table_rows(options.data / "cxc" / file, benchmark)
 
 
 def _grade(row: dict[str, Any], where: str) -> float:
@@ -49,10 +49,8 @@ def _grade(row: dict[str, Any], where: str) -> float:
         grade = float("nan")
     if 0 <= grade <= _HIGHEST:
         return grade
-    raise DataError(
-        "E-ROW-MALFORMED",
-        f"{where}: 'agg_score' should be a grade from 0 to 5, it is {shown(row['agg_score'])}.",
-    )
+    what = f"'agg_score' should be a grade from 0 to 5, it is {shown(row['agg_score'])}"
+    raise malformed(where, what)
 
 
 def _pair(id: str, image: str, caption: str, grade: float, group: str, source: str) -> Case:
@@ -60,7 +58,7 @@ def _pair(id: str, image: str, caption: str, grade: float, group: str, source: s
     return Case(id, (ImageRef(image),), (caption,), truth, (group,), source, (grade,))
 
 
-def _image_text(options: Options) -> Cases:
+def image_text(options: Options) -> Cases:
     benchmark = "cxc/image-text"
     known = coco_captions(options, benchmark)
     lost: list[Absent] = []
@@ -70,7 +68,7 @@ def _image_text(options: Options) -> Cases:
             name = text(row, "image", where)
             sentence = text(row, "caption", where).partition(_SENTENCE)[2]
             caption = int(sentence) if sentence.isdecimal() and len(sentence) < 13 else -1
-            image = image_id(name, where)
+            image = coco_id(name, where)
             id = f"{caption}/{image}"
             if caption in known.unknown:
                 lost.append(Absent(id, UNKNOWN_TEXT))
@@ -92,13 +90,13 @@ def _image_text(options: Options) -> Cases:
     return Cases(made.frame, made.root, lost)
 
 
-def _image_image(options: Options) -> Cases:
+def image_image(options: Options) -> Cases:
     benchmark = "cxc/image-image"
 
     def cases() -> Iterator[Case]:
         for where, row in _rows(options, "sis_test.csv", benchmark):
             query, other = (text(row, name, where) for name in ("image1", "image2"))
-            id = f"{image_id(query, where)}/{image_id(other, where)}"
+            id = f"{coco_id(query, where)}/{coco_id(other, where)}"
             source = f"{_FOLDER}/{query}"
             grade = _grade(row, where)
             yield _pair(id, f"{_FOLDER}/{other}", PICTURE + source, grade, "image pair", source)
@@ -106,7 +104,7 @@ def _image_image(options: Options) -> Cases:
     return Cases.build(cases(), root=options.data, source=benchmark)
 
 
-def _renderings(options: Options) -> Cases:
+def renderings(options: Options, **_: object) -> Cases:
     benchmark = "cxc/renderings"
     least = _least(options)
     known = coco_captions(options, benchmark)
@@ -125,8 +123,8 @@ def _renderings(options: Options) -> Cases:
             for grade, other, where in pairs:
                 if grade < least or other == query or false is None:
                     continue
-                mine, theirs = (texts.get(image_id(n, where), []) for n in (query, false[1]))
-                id = f"{image_id(query, where)}/{image_id(other, where)}"
+                mine, theirs = (texts.get(coco_id(n, where), []) for n in (query, false[1]))
+                id = f"{coco_id(query, where)}/{coco_id(other, where)}"
                 if len(mine) < 2 or not theirs:
                     lost.append(Absent(id, UNKNOWN_TEXT))
                     continue
@@ -138,6 +136,11 @@ def _renderings(options: Options) -> Cases:
 
     made = Cases.build(cases(), root=options.data, source=benchmark)
     return Cases(made.frame, made.root, lost)
+
+
+def renderings_files(options: Options, cases: Mapping[str, int]) -> Sizes:
+    """`cases` are by the least grade."""
+    return {"": {float(grade): count for grade, count in cases.items()}.get(_least(options))}
 
 
 def _least(options: Options) -> float:
@@ -152,48 +155,3 @@ def _least(options: Options) -> float:
         "E-OPTION-INVALID",
         f"cxc/renderings: grade must be a number from 3 to 5, it is {shown(given)}.",
     )
-
-
-def _benchmark(name: str, summary: str, ids: str, cases: Callable[[Options], Cases]) -> Benchmark:
-    return Benchmark(
-        f"cxc/{name}",
-        summary,
-        "1 x 1",
-        "strict",
-        cases,
-        paper="Parekh et al. 2021, Crisscrossed Captions, arXiv 2004.15020",
-        licence="not stated; captions CC BY 4.0 (COCO)",
-        images="COCO val2014 (5,000 images)",
-        count=_COUNTS[name],
-        ids=ids,
-        numbered=False,
-        files=lambda _: {"": _COUNTS[name]},
-    )
-
-
-IMAGE_TEXT: Final = _benchmark(
-    "image-text",
-    "rank correlation of scores with people's grades of images and captions",
-    "caption/image, by COCO ids",
-    _image_text,
-)
-IMAGE_IMAGE: Final = _benchmark(
-    "image-image",
-    "rank correlation of scores with people's grades of two images; dual encoders only",
-    "image/image, by COCO ids",
-    _image_image,
-)
-RENDERINGS: Final = Benchmark(
-    "cxc/renderings",
-    "image brittleness on photographs that people graded as nearly the same scene",
-    "3 x 3",
-    "bivlc",
-    _renderings,
-    paper=IMAGE_IMAGE.paper,
-    licence=IMAGE_IMAGE.licence,
-    images=IMAGE_IMAGE.images,
-    ids="image/image, by COCO ids",
-    numbered=False,
-    defaults={"grade": "4.5"},
-    files=lambda options: {"": _RENDERINGS.get(_least(options))},
-)

@@ -1,4 +1,4 @@
-"""Benchmarks by id. Adding one is a file with a `Benchmark` and a line here.
+"""Benchmarks by id. Adding one is a row of `benchmarks.toml`, and a reader if its files need one.
 
 An id may carry options, `world-swap:size=500,seed=3`, ask for positives to be added,
 `sugarcrepe+hp`, name a folder of images, `classification/pets` or `probe/pets`, or be the path of a
@@ -7,10 +7,11 @@ case file, of WebDataset shards or of a table with images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib import import_module, resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from counterpoint._util.options import Option, Value, read_options
 from counterpoint._util.registry import Registry
@@ -25,76 +26,69 @@ from counterpoint.benchmarks.shards import TAR, holds_shards, own_file
 from counterpoint.cases import Cases
 
 _HOME: Final = "counterpoint.benchmarks"
-
-BENCHMARKS: Final = Registry(
-    "benchmark",
-    _HOME,
-    {
-        "aro/coco-order": f"{_HOME}.aro:COCO",
-        "aro/flickr30k-order": f"{_HOME}.aro:FLICKR30K",
-        "aro/vg-attribution": f"{_HOME}.aro:ATTRIBUTION",
-        "aro/vg-relation": f"{_HOME}.aro:RELATION",
-        "bivlc": f"{_HOME}.bivlc:BIVLC",
-        "bivlc/image-detection": f"{_HOME}.bivlc:IMAGE_DETECTION",
-        "bivlc/text-detection": f"{_HOME}.bivlc:TEXT_DETECTION",
-        "bla": f"{_HOME}.bla:BLA",
-        "classification/cifar10": f"{_HOME}.classification:CIFAR10",
-        "classification/cifar100": f"{_HOME}.classification:CIFAR100",
-        "classification/imagenet": f"{_HOME}.classification:IMAGENET",
-        "classification/vtab": f"{_HOME}.vtab:VTAB",
-        "coco-counterfactuals": f"{_HOME}.coco_counterfactuals:COCO_COUNTERFACTUALS",
-        "cola": f"{_HOME}.cola:COLA",
-        "colorswap": f"{_HOME}.colorswap:COLORSWAP",
-        "crepe/productivity": f"{_HOME}.crepe:PRODUCTIVITY",
-        "crepe/systematicity": f"{_HOME}.crepe:SYSTEMATICITY",
-        "cxc/image-image": f"{_HOME}.cxc:IMAGE_IMAGE",
-        "cxc/image-text": f"{_HOME}.cxc:IMAGE_TEXT",
-        "cxc/renderings": f"{_HOME}.cxc:RENDERINGS",
-        "eccv-caption": f"{_HOME}.eccv_caption:ECCV_CAPTION",
-        "eqben": f"{_HOME}.eqben:EQBEN",
-        "hard-positives/replace": f"{_HOME}.hard_positives:REPLACE",
-        "hard-positives/swap": f"{_HOME}.hard_positives:SWAP",
-        "imagecode": f"{_HOME}.imagecode:IMAGECODE",
-        "mmvp-vlm": f"{_HOME}.mmvp_vlm:MMVP_VLM",
-        "naturalbench": f"{_HOME}.naturalbench:QUESTIONS",
-        "naturalbench/answers": f"{_HOME}.naturalbench:ANSWERS",
-        "naturalbench/retrieval": f"{_HOME}.naturalbench:RETRIEVAL",
-        "negbench": f"{_HOME}.negbench:NEGBENCH",
-        "negbench/retrieval": f"{_HOME}.negbench:RETRIEVAL",
-        "retrieval/coco": f"{_HOME}.retrieval:COCO",
-        "retrieval/flickr30k": f"{_HOME}.retrieval:FLICKR30K",
-        "rococo": f"{_HOME}.rococo:ROCOCO",
-        "rococo/retrieval": f"{_HOME}.rococo:RETRIEVAL",
-        "spec": f"{_HOME}.spec:SPEC",
-        "spec/text-to-image": f"{_HOME}.spec:TEXT_TO_IMAGE",
-        "sugarcrepe": f"{_HOME}.sugarcrepe:SUGARCREPE",
-        "sugarcrepe-pp": f"{_HOME}.sugarcrepe:SUGARCREPE_PP",
-        "svo-probes": f"{_HOME}.svo_probes:SVO_PROBES",
-        "valse": f"{_HOME}.valse:VALSE",
-        "visla": f"{_HOME}.visla:VISLA",
-        "vismin": f"{_HOME}.vismin:VISMIN",
-        "vl-checklist": f"{_HOME}.vl_checklist:VL_CHECKLIST",
-        "vsr": f"{_HOME}.vsr:VSR",
-        "whatsup": f"{_HOME}.whatsup:WHATSUP",
-        "whatsup/coco": f"{_HOME}.whatsup:COCO",
-        "whatsup/gqa": f"{_HOME}.whatsup:GQA",
-        "winoground": f"{_HOME}.winoground:WINOGROUND",
-        "world-bi": f"{_HOME}.world:BI",
-        "world-classification": f"{_HOME}.world:CLASSIFICATION",
-        "world-images": f"{_HOME}.world:IMAGES",
-        "world-replace": f"{_HOME}.world:REPLACE",
-        "world-retrieval": f"{_HOME}.world:RETRIEVAL",
-        "world-swap": f"{_HOME}.world:SWAP",
-    },
-)
+_OF_DATA_SET: Final = ("paper", "licence", "images", "untried")
 
 
+def _function(name: str, arguments: Mapping[str, Any] | None = None) -> Callable[[Any], Any]:
+    """The function `module:name` of this package, imported when it is called."""
+    module, _, function = name.partition(":")
+
+    def call(value: Any) -> Any:
+        return getattr(import_module(f"{_HOME}.{module}"), function)(value, **(arguments or {}))
+
+    return call
+
+
+def _size(value: int | list[int]) -> Size | None:
+    if isinstance(value, list):
+        return Size(1, *value)
+    return Size(value) if value else None
+
+
+class _Benchmarks(Registry):
+    """Those of `benchmarks.toml`, and plug-ins."""
+
+    def __init__(self) -> None:
+        file = resources.files(_HOME) / "benchmarks.toml"
+        self._rows: dict[str, dict[str, Any]] = tomllib.loads(file.read_text("utf-8"))
+        self._made: dict[str, Benchmark] = {}
+        readers = {id: row["reader"] for id, row in self._rows.items()}
+        super().__init__("benchmark", _HOME, readers)
+
+    def get(self, name: str) -> Any:
+        if name not in self._rows:
+            return super().get(name)
+        if name not in self._made:
+            self._made[name] = self._benchmark(name, dict(self._rows[name]))
+        return self._made[name]
+
+    def _benchmark(self, id: str, row: dict[str, Any]) -> Benchmark:
+        same = self._rows[row.pop("of", id)]
+        row |= {name: same[name] for name in _OF_DATA_SET if name in same and name not in row}
+        arguments = row.pop("with", {})
+        cases = _function(row.pop("reader"), arguments)
+        files: Any = row.pop("files", None)
+        if "gallery" in row:
+            files = {"": row.pop("gallery")}
+        if isinstance(files, dict):
+            sizes = {name: _size(value) for name, value in files.items()}
+            known = [size.cases for size in sizes.values() if size and size.cases]
+            if len(known) == len(sizes):
+                row.setdefault("count", sum(known))
+            row["files"] = lambda _: sizes
+        elif files is not None:
+            row["files"] = _function(files, arguments)
+        row["defects"] = {what: _function(one) for what, one in row.pop("defects", {}).items()}
+        return Benchmark(id, cases=cases, defaults=row.pop("options", {}), **row)
+
+
+BENCHMARKS: Final = _Benchmarks()
 _CASE_FILES: Final = (".parquet", ".jsonl", TAR)
 _OTHER_FILES: Final = (".json", ".csv", ".tsv")  # are refused by `own_file`, which says why
 _FOLDERS: Final = {  # any folder of images is a benchmark; the longest beginning counts
-    "classification/vtab/": f"{_HOME}.vtab:task_benchmark",
-    "classification/": f"{_HOME}.classification:folder_benchmark",
-    "probe/": f"{_HOME}.probe:probe_benchmark",
+    "classification/vtab/": "classification:vtab_benchmark",
+    "classification/": "classification:folder_benchmark",
+    "probe/": "classification:probe_benchmark",
 }
 
 
@@ -123,8 +117,7 @@ def find_benchmark(id: str) -> Benchmark:
         found = own
     elif plain.startswith(tuple(_FOLDERS)) and plain not in BENCHMARKS.names():
         maker = next(maker for begin, maker in _FOLDERS.items() if plain.startswith(begin))
-        module, _, function = maker.partition(":")
-        found = getattr(import_module(module), function)(plain)
+        found = _function(maker)(plain)
     elif plain not in BENCHMARKS.names() and holds_shards(plain):
         found = own
     else:

@@ -9,7 +9,6 @@ negatives are a case each. If none has any, all of them together are a gallery: 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -20,15 +19,19 @@ import polars as pl
 from counterpoint._util.errors import DataError, ImageError
 from counterpoint._util.tables import parquet_columns, parquet_frames, parquet_schema
 from counterpoint._util.untrusted import parse_json, shortened
-from counterpoint.benchmarks.annotations import text
-from counterpoint.cases import CHUNK, SCHEMA, Case, Cases, ImageRef, caption_case, read_cases
-from counterpoint.images import cell_reference, member_reference, read_member, tar_members
+from counterpoint.benchmarks.reading import malformed, text
+from counterpoint.benchmarks.retrieval import gallery
+from counterpoint.cases import CHUNK, Case, Cases, ImageRef, caption_case, read_cases
+from counterpoint.images import (
+    cell_reference,
+    expand_braces,
+    member_reference,
+    read_member,
+    tar_samples,
+)
 
 TAR: Final = ".tar"
 _PARQUET: Final = ".parquet"
-_ENDINGS: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
-_BRACES: Final = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{}]*,[^{}]*))\}")
-_MOST: Final = 1_000_000  # files of a pattern
 _MOST_PAIRS: Final = 2**31  # of a gallery, whose true cells are 32-bit numbers
 _FIELDS: Final = ("caption", "positives", "negatives", "group", "id", "cluster")
 
@@ -58,7 +61,7 @@ def own_file(name: str) -> Cases:
     ):
         return read_cases(path)  # which says what is wrong with other files
     else:
-        files = [path] if path.is_file() else [*map(Path, _expand(name))]
+        files = [path] if path.is_file() else [*map(Path, expand_braces(name))]
     for file in files:
         if not file.is_file():
             raise DataError("E-FILE-MISSING", f"{file}: no such file.")
@@ -73,22 +76,6 @@ def own_file(name: str) -> Cases:
     if first is None or _texts(first, "negatives"):
         return Cases.build(map(_case, everything), root=root, source=name)
     return Cases.checked(iter([_gallery(everything, name)]), root, name)
-
-
-def _expand(pattern: str) -> list[str]:
-    """`a-{000..015}.tar` is sixteen names, `{a,b}.tar` two."""
-    found = _BRACES.search(pattern)
-    if found is None:
-        return [pattern]
-    first, last, words = found.groups()
-    numbers = range(int(first or 0), int(last or 0) + 1)
-    ends = _expand(pattern[found.end() :])
-    if not numbers or len(numbers) * len(ends) > _MOST:
-        raise DataError(
-            "E-OPTION-INVALID", f"{shortened(pattern)}: names no files, or more than {_MOST:,}."
-        )
-    parts = words.split(",") if words else [f"{n:0{len(first)}}" for n in numbers]
-    return [f"{pattern[: found.start()]}{part}{end}" for part in parts for end in ends]
 
 
 def _case(sample: _Sample) -> Case:
@@ -112,7 +99,7 @@ def _case(sample: _Sample) -> Case:
 
 def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
     """All images and all captions; a caption is true of every image that has the same."""
-    images: list[dict[str, Any]] = []
+    images: list[str] = []
     captions: list[str] = []
     owners: dict[str, list[int]] = {}
     for sample in samples:
@@ -126,7 +113,7 @@ def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
         for caption in dict.fromkeys(own):
             captions.append(caption)
             owners.setdefault(caption, []).append(len(images))
-        images.append({"path": sample.image.path, "box": None})
+        images.append(sample.image.path)
     width = len(captions)
     if len(images) * width >= _MOST_PAIRS:
         raise DataError(
@@ -134,15 +121,8 @@ def _gallery(samples: Iterable[_Sample], source: str) -> pl.DataFrame:
             f"{source}: {len(images):,} images and {width:,} captions are too many for retrieval; "
             "name fewer files, or give the samples negatives.",
         )
-    row = {
-        "id": "0",
-        "images": images,
-        "captions": captions,
-        "truth": sorted(i * width + n for n, own in enumerate(captions) for i in owners[own]),
-        "groups": [],
-        "cluster": source,
-    }
-    return pl.DataFrame([row], schema=SCHEMA)
+    true = ((image, n) for n, caption in enumerate(captions) for image in owners[caption])
+    return gallery(images, captions, true, cluster=source)
 
 
 def _texts(sample: _Sample, field: str) -> list[str]:
@@ -150,9 +130,7 @@ def _texts(sample: _Sample, field: str) -> list[str]:
     value = sample.values.get(field)
     found = [value] if isinstance(value, str) else value or []
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise DataError(
-            "E-ROW-MALFORMED", f"{sample.where}: {field!r} should hold a list of texts."
-        )
+        raise malformed(sample.where, f"{field!r} should hold a list of texts")
     return found
 
 
@@ -176,29 +154,22 @@ def _samples(file: Path, root: Path, before: str) -> Iterator[_Sample]:
 def _tar_samples(file: Path, name: str, before: str) -> Iterator[_Sample]:
     """In the order of the file; members without a partner are not samples."""
     try:
-        members = tar_members(file)
+        samples = tar_samples(file)
     except ImageError as error:
-        said = str(error).removeprefix("image ")
-        raise DataError("E-FILE-MALFORMED", said) from None
-    samples: dict[str, dict[str, str]] = {}
-    for member in members:
-        folder, slash, last = member.rpartition("/")
-        key, _, ending = last.partition(".")
-        kind = "image" if ending.lower() in _ENDINGS else ending.lower()
-        samples.setdefault(f"{folder}{slash}{key}", {})[kind] = member
+        raise DataError("E-FILE-MALFORMED", str(error).removeprefix("image ")) from None
     for key, parts in samples.items():
         if "image" in parts and parts.keys() & {"json", "txt"}:
             image = ImageRef(member_reference(name, parts["image"]))
             where = f"{file}: sample {shortened(key)}"
-            yield _Sample(f"{before}{key}", image, _said(file, parts, where), where)
+            yield _Sample(f"{before}{key}", image, _fields(file, parts, where), where)
 
 
-def _said(file: Path, parts: dict[str, str], where: str) -> dict[str, Any]:
+def _fields(file: Path, parts: dict[str, str], where: str) -> dict[str, Any]:
     found = {}
     if "json" in parts:
         found = parse_json(read_member(file, parts["json"]), where)
         if not isinstance(found, dict):
-            raise DataError("E-ROW-MALFORMED", f"{where}: its JSON is not an object.")
+            raise malformed(where, "its JSON is not an object")
     if "txt" in parts and "caption" not in found:
         caption = read_member(file, parts["txt"]).decode("utf-8-sig", errors="replace").strip()
         found = {**found, "caption": caption}

@@ -24,4 +24,9 @@ from .schemes import (
     shuffle_reference as shuffle_reference,
     world_reference as world_reference,
 )
-from .tars import read_member as read_member, tar_members as tar_members
+from .tars import (
+    expand_braces as expand_braces,
+    read_member as read_member,
+    tar_members as tar_members,
+    tar_samples as tar_samples,
+)

@@ -7,16 +7,20 @@ file stays as it was, and a member is one seek and one read.
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from collections import OrderedDict
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final, NamedTuple
 
-from counterpoint._util.errors import ImageError, reason
+from counterpoint._util.errors import DataError, ImageError, reason
 from counterpoint._util.untrusted import open_regular, shortened
 from counterpoint.images.decoding import MAX_BYTES
 
+_BRACES: Final = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{}]*,[^{}]*))\}")
+_MOST: Final = 1_000_000  # files of a pattern
+_PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
 _HELD: Final = 64  # tar files whose members are known; images are asked for in their order
 
 
@@ -100,3 +104,32 @@ def read_member(path: Path, name: str) -> bytes:
         what = f"{where}: cannot be read: the file was cut."
         raise ImageError("E-IMAGE-UNREADABLE", what)
     return data
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """`a-{000..015}.tar` is sixteen names, `{a,b}.tar` two."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    first, last, words = found.groups()
+    numbers = range(int(first or 0), int(last or 0) + 1)
+    ends = expand_braces(pattern[found.end() :])
+    if not numbers or len(numbers) * len(ends) > _MOST:
+        raise DataError(
+            "E-OPTION-INVALID", f"{shortened(pattern)}: names no files, or more than {_MOST:,}."
+        )
+    parts = words.split(",") if words else [f"{n:0{len(first)}}" for n in numbers]
+    return [f"{pattern[: found.start()]}{part}{end}" for part in parts for end in ends]
+
+
+def tar_samples(path: Path) -> dict[str, dict[str, str]]:
+    """The samples of a WebDataset shard, in the order of the file: members that share a name but
+    for what follows its first dot, by that ending; pictures of any kind are `image`.
+    """
+    samples: dict[str, dict[str, str]] = {}
+    for member in tar_members(path):
+        folder, slash, last = member.rpartition("/")
+        key, _, ending = last.partition(".")
+        kind = "image" if ending.lower() in _PICTURES else ending.lower()
+        samples.setdefault(f"{folder}{slash}{key}", {})[kind] = member
+    return samples
