@@ -66,7 +66,7 @@ class Fetch:
 
     def fails(self, *urls: str, **known: object) -> list[str]:
         """The codes of what went wrong, one per mirror."""
-        with raises("E-DOWNLOAD-FAILED", self.path) as caught:
+        with raises("E-DOWNLOAD-FAILED", self.path.name) as caught:
             self(*urls, **known)
         assert not self.path.exists()
         self.said = str(caught.value)
