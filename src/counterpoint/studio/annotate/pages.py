@@ -141,7 +141,7 @@ def progress_of(session: Session, seat: Seat) -> AnnotatorProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class ShownOption:
     """One thing to choose: at `position` on the screen, with its caption if it has one."""
 
     position: int
@@ -156,7 +156,7 @@ class Screen:
 
     number: int
     ask: Ask
-    options: tuple[Option, ...]
+    options: tuple[ShownOption, ...]
     caption: str  # beside images to choose from
     context: str  # what two texts were made from
     extra_chosen: bool
@@ -178,7 +178,9 @@ def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
     ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
     captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
     options = tuple(
-        Option(position, captions[option], not ask.ranked and value == str(option), ranks[option])
+        ShownOption(
+            position, captions[option], not ask.ranked and value == str(option), ranks[option]
+        )
         for position, option in enumerate(showing.layout)
     )
     caption = question.captions[0] if ask.options == "images" else ""
