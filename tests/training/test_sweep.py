@@ -228,7 +228,7 @@ def test_all_cells_are_checked_before_the_first(tmp_path, monkeypatch):
     with raises("E-RECIPE-INVALID", "validation"):
         sweep(name, asked(tmp_path)[1], [*common, "validation=none"], world=True)
     grid.write_text("validation.metric: [loss, recall]\n")
-    with raises("E-GRID-INVALID", "validation"):
+    with raises("E-GRID-INVALID", "metrics"):
         sweep(name, grid, common, world=True)
 
 

@@ -302,7 +302,7 @@ def test_from_scratch_by_the_seed_of_the_recipe(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rest", ["RN50?seed=x", "RN50?seed=-1", "RN50?seed=" + "9" * 30])
 def test_a_seed_is_a_number(rest):
-    with raises("E-MODEL-ID-INVALID"):
+    with raises("E-OPTION-INVALID", "seed"):
         load_model(f"scratch:{rest}", LoadOptions("cpu"))
 
 
