@@ -36,10 +36,10 @@ from training_data import photo
 
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
+from counterpoint.models.hf.loading import bars
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
 from counterpoint.models.vqa.adapter import Generative
-from counterpoint.models.vqa.loading import quiet
 from counterpoint.models.vqa.prompts import QUESTION, Prompts
 
 transformers: Any = import_module("transformers")  # its types are incomplete
@@ -145,10 +145,10 @@ def build(size: str, runtime: Runtime) -> Generative:
     )
     torch.manual_seed(0)
     dtype = torch.float32 if runtime.precision == "fp32" else torch.bfloat16
-    with quiet(), torch.device(runtime.device):
+    with bars(shown=False), torch.device(runtime.device):
         model = transformers.AutoModelForImageTextToText.from_config(config, dtype=dtype)
     prompts = [Prompts(processor, config, each, answers=False) for each in TEMPLATES]
-    with quiet():
+    with bars(shown=False):
         return Generative(model, prompts, runtime)
 
 
