@@ -107,6 +107,16 @@ def test_nothing_is_written_through_a_link_that_stands_in_the_target(tmp_path, t
     assert contents(tmp_path / "elsewhere") == {} and contents(target) == {}
 
 
+def test_a_link_to_nothing_in_the_place_of_a_folder_is_refused_before_anything_moves(
+    tmp_path, target
+):
+    (target / "images").mkdir(parents=True)
+    (target / "images" / "deep").symlink_to(tmp_path / "gone")
+    with raises("E-ARCHIVE-EXTRACTION", "deep", "in the way"):
+        extract(make_zip(tmp_path / "a.zip", FILES), target)
+    assert not (tmp_path / "gone").exists() and not (target / "images" / "1.jpg").exists()
+
+
 def test_a_target_that_is_a_link_and_links_inside_it_are_used(tmp_path, target):
     (tmp_path / "big disk" / "photographs").mkdir(parents=True)
     target.symlink_to(tmp_path / "big disk")

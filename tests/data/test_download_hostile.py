@@ -134,8 +134,9 @@ def test_more_than_should_come_is_not_written(server, tmp_path, monkeypatch, kno
     """An answer without length may have no end."""
     monkeypatch.setattr("counterpoint.data.download._LARGEST", 1000)
     url = server.put("file", b"", always=sends(OK + b"\r\n" + CONTENT * 20))
-    with raises("E-DOWNLOAD-FAILED"):
+    with raises("E-DOWNLOAD-FAILED") as caught:
         fetch(tmp_path / "f", url, size=1000 if known else None)
+    assert caught.value.causes == ["E-FILE-WRONG"]
     assert list(tmp_path.iterdir()) == []
 
 

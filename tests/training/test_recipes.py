@@ -150,7 +150,7 @@ def test_images_side_by_side_have_texts_of_their_own(change):
 
 @pytest.mark.parametrize("change", ["ema=none", "lora.rank=4", "sharded=true"])
 def test_a_teacher_is_an_average_of_whole_weights(change):
-    assert "1 mistake: " in mistakes("degla", change)
+    assert "1 mistake: ema_as=teacher " in mistakes("degla", change)
     assert "teacher" in mistakes("hp", "ema=0.9", "ema_as=teacher")
 
 

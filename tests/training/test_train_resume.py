@@ -235,7 +235,7 @@ def test_other_weights_under_the_same_name_are_refused(tmp_path, monkeypatch):
     from safetensors.torch import save_file
 
     save_file({name: value * 2 for name, value in state.items()}, path)
-    with raises("E-OUTPUT-EXISTS"):
+    with raises("E-OUTPUT-EXISTS", "other weights than"):
         run_small(tmp_path)
 
 

@@ -29,10 +29,6 @@ class Option:
     least: int = 0
 
 
-# Of the families that can score as the authors of ARO do.
-ARO: Final = {"score": Option("", ("aro",))}
-
-
 def read_options(
     of: str, text: str, known: Mapping[str, Option], apart: str = "&"
 ) -> dict[str, Value]:

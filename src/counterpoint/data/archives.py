@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 import stat
 import struct
@@ -165,14 +166,14 @@ def _refuse_others(source: Path, target: Path, archive: Path) -> None:
     Nothing is written outside of the target's real path, nor in the place of what is of another
     kind, or into the folder of this extraction.
     """
-    real, own, folders = target.resolve(), source, [(source, target)]
+    real, folders = target.resolve(), [(source, target)]
     while folders:
-        source, target = folders.pop()
-        for child in source.iterdir():
-            place = target / child.name
-            if not place.exists():  # nor anything below it
+        new, old = folders.pop()
+        for child in new.iterdir():
+            place = old / child.name
+            if not os.path.lexists(place):  # nor anything below it
                 continue
-            if place == own or child.is_dir() != place.is_dir():
+            if place == source or child.is_dir() != place.is_dir():
                 raise DataError(
                     "E-ARCHIVE-EXTRACTION",
                     f"{archive}: cannot be extracted: {shown(str(place))} is in the way.",
@@ -180,8 +181,8 @@ def _refuse_others(source: Path, target: Path, archive: Path) -> None:
             if child.is_dir() and place.is_symlink() and not place.resolve().is_relative_to(real):
                 raise DataError(
                     "E-PATH-OUTSIDE",
-                    f"{archive}: {shown(str(place))} is a link out of {real}; extract the archive "
-                    "there by hand, or make the whole folder a link.",
+                    f"{archive}: {shown(str(place))} is a link out of {target}; extract the "
+                    "archive there by hand, or make the whole folder a link.",
                 )
             if child.is_dir():
                 folders.append((child, place))

@@ -167,7 +167,7 @@ def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
             where, config = shortened(path.relative_to(folder)), _read(id, path)
             if (key := _key_of(config, _leads_to_code)) and not trusted:
                 raise _refusal(id, f"{where} names code of its own ({key})")
-            if key := _key_of(config, _never_ends):
+            if key := _key_of(config, _is_too_large):
                 what = f"{id}: {where} describes more than any model has ({key})"
                 raise ModelError("E-CONFIG-MISMATCH", f"{what}; use another model.")
 
@@ -240,7 +240,7 @@ def _leads_to_code(key: str, value: object) -> bool:
     return bool(value) and (key in _KEYS or is_repo)
 
 
-def _never_ends(key: str, value: object) -> bool:
+def _is_too_large(key: str, value: object) -> bool:
     if isinstance(value, list | dict):
         return len(value) > _LABELS
     most = _DEEPEST if "layer" in key else _LABELS if key == "num_labels" else math.inf

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
+from counterpoint._util.options import Option
 from counterpoint._util.registry import Registry, did_you_mean
 from counterpoint._util.untrusted import shown
 
@@ -54,6 +55,10 @@ _CHECKS: Final = {
     "vectors": f"{_HOME}.vectors:check",
     "world": f"{_HOME}.registry:world_folder",
 }
+
+
+# The option of the families that can score as the authors of ARO do.
+ARO: Final = {"score": Option("", ("aro",))}
 
 
 class Example(NamedTuple):

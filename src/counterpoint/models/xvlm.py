@@ -26,13 +26,13 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.transforms import Compose, InterpolationMode, Normalize, Resize, ToTensor
 
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
-from counterpoint._util.options import ARO, read_options
+from counterpoint._util.options import read_options
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hub import fetched_file
 from counterpoint.models.openclip.state_dicts import Tensors, some, unwrap
 from counterpoint.models.pixels import TowerPixels
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import ARO, LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, unit
 from counterpoint.models.weights import explained_as, read_weights
 from counterpoint.scoring import in_threads

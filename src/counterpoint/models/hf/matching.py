@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.options import ARO, read_options
+from counterpoint._util.options import read_options
 from counterpoint._util.store import digest
 from counterpoint.images import Picture
 from counterpoint.models.hf.dual import (
@@ -28,7 +28,7 @@ from counterpoint.models.hf.dual import (
     probe_images,
 )
 from counterpoint.models.hf.loading import explained
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import ARO, LoadOptions
 from counterpoint.models.torch_models import memory_errors, unit
 from counterpoint.scoring import in_threads
 
