@@ -4,7 +4,7 @@
 
 Each is extracted in a process of its own. Prints a table by harm, and ends with status 1 if a byte
 was written outside of the target, or something was left in it by an archive that was refused, or
-one ended in a traceback, after more than 20 seconds or in more than 1 GiB of memory.
+one ended in a traceback, after more than 20 seconds of a processor or in more than 1 GiB of memory.
 """
 
 from __future__ import annotations

@@ -19,7 +19,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class End(NamedTuple):
-    """`kind` is result, sentence, traceback, hang, memory or died."""
+    """`kind` is result, sentence, traceback, hang, memory or died.
+
+    The seconds are those of a processor, which other work on the machine does not change; of the
+    clock if the child was ended.
+    """
 
     kind: str
     said: str
@@ -42,14 +46,14 @@ def in_child(act: Callable[[], object], seconds: float, memory: int) -> End:
         kind = "memory" if most > memory else "hang" if spent > seconds else ""
     took = time.monotonic() - began
     try:
-        found = (kind, "") if kind else here.recv()
+        ended, said, took = (kind, "", took) if kind else here.recv()
     except EOFError:
-        found = "died", ""
+        ended, said = "died", ""
     if kind:
         os.killpg(child.pid, signal.SIGKILL)
     child.join()
-    said = found[1] or (f"signal {-child.exitcode}" if (child.exitcode or 0) < 0 else "")
-    return End(found[0], said, took, most)
+    said = said or (f"signal {-child.exitcode}" if (child.exitcode or 0) < 0 else "")
+    return End(ended, said, took, most)
 
 
 def _act(act: Callable[[], object], there: Any) -> None:
@@ -59,16 +63,20 @@ def _act(act: Callable[[], object], there: Any) -> None:
         os.dup2(null, stream)
     try:
         act()
-        there.send(("result", ""))
+        end = ("result", "")
     except BaseException as error:  # a panic of compiled code is no Exception
-        known = error if isinstance(error, CounterpointError) else explain(error)
-        if known is None:
-            there.send(("traceback", f"{type(error).__name__}: {str(error)[:300]}"))
-        else:
-            said = without_controls(str(known))  # as the terminal shows it
-            sentence = len(said) < _LONGEST and said.endswith(".") and not _CONTROL.search(said)
-            there.send(("sentence" if sentence else "traceback", said))
+        end = _ended_by(error)
+    there.send((*end, sum(os.times()[:4])))
     os._exit(0)
+
+
+def _ended_by(error: BaseException) -> tuple[str, str]:
+    known = error if isinstance(error, CounterpointError) else explain(error)
+    if known is None:
+        return "traceback", f"{type(error).__name__}: {str(error)[:300]}"
+    said = without_controls(str(known))  # as the terminal shows it
+    sentence = len(said) < _LONGEST and said.endswith(".") and not _CONTROL.search(said)
+    return "sentence" if sentence else "traceback", said
 
 
 def _resident(pid: int) -> int:

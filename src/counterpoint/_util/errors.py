@@ -188,8 +188,8 @@ def explain(error: BaseException) -> CounterpointError | None:
     if is_panic(error):
         return CounterpointError(
             "E-LIBRARY-PANIC",
-            f"compiled code of a library failed ({said}); the model or the data that it was reading "
-            "is damaged, so use another one.",
+            f"compiled code of a library failed ({said}); the model or the data that it was "
+            "reading is damaged, so use another one.",
         )
     if (library := _library(error)) in _READERS:
         return CounterpointError(
