@@ -34,7 +34,6 @@ import counterpoint
 
 BENCHMARK = "world-swap:size=400,seed=3"
 LIMIT = 600  # seconds that one command may take
-CHANGES = 40  # a stop comes at one of so many changes of the folder
 COSTS = "costs.json"  # of a sweep: no result depends on it
 TIMES = re.compile(
     rb'"(created|command|retrieved_timestamp|evaluation_id|checksum)": *("[^"]*"|[0-9.]+)'
@@ -141,10 +140,8 @@ def prepare(folder: Path) -> None:
         shutil.copytree(shipped / name, folder / "logs" / f"step_{step}")
 
 
-def start(
-    words: list[str], folder: Path, change: int = 0, how: int = signal.SIGKILL
-) -> subprocess.Popen[bytes]:
-    """A command line, which stops itself at its n-th change of the folder if `change` is given."""
+def start(words: list[str], folder: Path, watch: str = "") -> subprocess.Popen[bytes]:
+    """A command line. `watch` is a call of `faults`, about the changes that it makes."""
     environment = {**os.environ, "COUNTERPOINT_CACHE": str(folder / "cache")}
     paths = [
         str(Path(path).absolute())
@@ -152,10 +149,9 @@ def start(
         if path
     ]
     environment["PYTHONPATH"] = os.pathsep.join([str(SUPPORT), *paths])
-    stopping = f"import faults, pathlib; faults.stop_at({change}, {int(how)}, pathlib.Path.cwd())"
-    program = "from counterpoint.__main__ import main; main()"
+    watch = f"import faults\nfrom pathlib import Path\nfaults.{watch}" if watch else ""
     return subprocess.Popen(
-        [sys.executable, "-c", f"{stopping if change else ''}\n{program}", *words],
+        [sys.executable, "-c", f"{watch}\nfrom counterpoint.__main__ import main; main()", *words],
         cwd=folder,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -192,12 +188,12 @@ class Series:
         self.counts: Counter[str] = Counter()
         calm = folder / "calm"
         calm.mkdir()
-        began = time.monotonic()
-        child = start(command.words, calm)
+        count, began = folder / "changes", time.monotonic()
+        child = start(command.words, calm, f"count_changes(Path.cwd(), Path({str(count)!r}))")
         said = child.communicate(timeout=LIMIT)[1].decode()
         if child.returncode:
             sys.exit(f"{' '.join(command.words)}: {said}")
-        self.seconds = time.monotonic() - began
+        self.seconds, self.changes = time.monotonic() - began, int(count.read_text())
         self.expected = digests(calm, command.results)
         if not self.expected:
             sys.exit(f"{' '.join(command.words)} wrote nothing that fits {command.results}")
@@ -222,8 +218,9 @@ class Series:
         before = drafts(place)  # of what was killed
         how = self.chance.choice([signal.SIGKILL, signal.SIGTERM])
         at_change = not alone and self.chance.random() < 0.5
-        change = self.chance.randint(1, CHANGES) if at_change else 0
-        child = start(self.command.words, place, change, how)
+        change = self.chance.randint(1, self.changes)
+        watch = f"stop_at({change}, {int(how)}, Path.cwd())" if at_change else ""
+        child = start(self.command.words, place, watch)
         try:
             leave = alone or at_change
             child.wait(LIMIT if leave else self.chance.uniform(0.1, 1.1) * self.seconds)

@@ -6,10 +6,11 @@ folder that is made, renamed or removed. What compiled libraries write, they wri
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -19,10 +20,22 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 def stop_at(change: int, number: int, folder: Path) -> None:
     """Send this process a signal at its n-th change below a folder, counted from 1."""
-    left, top = change, folder.absolute()
+    _watch(folder, lambda count: count == change and os.kill(os.getpid(), number))
+
+
+def count_changes(folder: Path, into: Path) -> None:
+    """How many changes below a folder this process makes, in a file that lies elsewhere."""
+    counts = [0]
+    _watch(folder, lambda count: counts.append(count))
+    atexit.register(lambda: into.write_text(str(counts[-1])))
+
+
+def _watch(folder: Path, changed: Callable[[int], object]) -> None:
+    """Call `changed(n)` at the n-th change."""
+    count, top = 0, folder.absolute()
 
     def watch(event: str, inputs: tuple[object, ...]) -> None:
-        nonlocal left
+        nonlocal count
         if event == "open":
             if not isinstance(inputs[2], int) or not inputs[2] & _WRITES:
                 return
@@ -30,9 +43,8 @@ def stop_at(change: int, number: int, folder: Path) -> None:
             return
         path = inputs[0]
         if isinstance(path, str | bytes | os.PathLike) and _is_below(os.fsdecode(path), top):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), number)
+            count += 1
+            changed(count)
 
     sys.addaudithook(watch)
 
