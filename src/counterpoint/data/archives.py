@@ -21,7 +21,7 @@ from counterpoint._util.writing import locked
 _CHUNK: Final = 1 << 20
 _FLOOR: Final = 1 << 28  # bytes that every archive may extract to
 _RATIO: Final = 100  # a larger archive may extract to this many times its own size
-_BLOCK: Final = 4096  # bytes that a member takes on the disk at least, even if it is empty
+_MEMBER: Final = 8192  # bytes of the disk that a member is counted with, even if it is empty
 _HEADER: Final = 1 << 20  # bytes of a tar header; they are read into memory
 _REST: Final = 1 << 24  # bytes of zeros after the last member of a tar file
 _BROKEN: Final = (
@@ -67,7 +67,7 @@ def _unpack(file: BinaryIO, archive: Path, folder: Path, left: int) -> None:
     made = {folder}
     for name, size, content in _members(file, archive, left):
         place = inside(folder, name)
-        left -= _BLOCK
+        left -= _MEMBER
         if size > left:  # as it says of itself: not a byte of it is written
             raise _too_large(archive)
         parent = place if content is None else place.parent
@@ -107,7 +107,7 @@ def _members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
 def _zip_members(file: BinaryIO, archive: Path, left: int) -> Iterator[Member]:
     with zipfile.ZipFile(file) as opened:
         infos = opened.infolist()
-        if sum(info.file_size + _BLOCK for info in infos) > left:
+        if sum(info.file_size + _MEMBER for info in infos) > left:
             raise _too_large(archive)
         for info in infos:
             mode = info.external_attr >> 16
