@@ -19,15 +19,14 @@ from image_support import encoded, same, shown
 from models_for_tests import Towers, is_sentence, noise
 
 import counterpoint as cp
-from counterpoint.images import expand_braces, tars
-from counterpoint.images.schemes import member_reference
+from counterpoint.images import expand_braces, files, member_reference
 
 __all__ = ["own_place"]  # fixtures
 
 
 @pytest.fixture(autouse=True)
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tars, "_INDEXES", tars._Indexes())
+    monkeypatch.setattr(files, "_TARS", files._Latest(files._TARS_HELD))
 
 
 def write_tar(path: Path, members: dict[str, bytes], form: int = tarfile.PAX_FORMAT) -> Path:

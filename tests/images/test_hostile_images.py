@@ -16,7 +16,7 @@ from PIL import Image, features
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
 from counterpoint.cases import ImageRef
-from counterpoint.images import Picture, decode, decoding
+from counterpoint.images import Picture, decode, files
 
 LONG = 1_000_000
 
@@ -78,7 +78,7 @@ def test_whatever_a_decoder_raises_is_an_image_error(
     def fail(image: Image.Image) -> Image.Image:
         raise error("x" * LONG)
 
-    monkeypatch.setattr(decoding, "_to_rgb", fail)
+    monkeypatch.setattr(files, "_to_rgb", fail)
     with raises("E-IMAGE-BROKEN", "a.png") as told:
         decode(saved("PNG"), "a.png")
     assert is_sentence(told.value) and len(str(told.value)) < 1000
@@ -88,7 +88,7 @@ def test_a_lack_of_memory_is_not_a_broken_image(monkeypatch: pytest.MonkeyPatch)
     def fail(image: Image.Image) -> Image.Image:
         raise MemoryError
 
-    monkeypatch.setattr(decoding, "_to_rgb", fail)
+    monkeypatch.setattr(files, "_to_rgb", fail)
     with pytest.raises(MemoryError):
         decode(saved("PNG"), "a.png")
 
@@ -110,7 +110,7 @@ def test_postscript_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/tty", "/proc/self/pagemap"])
 def test_a_device_is_not_read(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MAX_BYTES", 1000)
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
     if not Path(device).exists():
         pytest.skip(f"no {device} here")
     refused(tmp_path, device)
@@ -129,8 +129,8 @@ def test_a_folder_is_not_read(reference: str, tmp_path: Path) -> None:
 
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "large.png").open("wb") as file:
-        file.truncate(decoding.MAX_BYTES + 1)
-    monkeypatch.setattr(decoding, "MAX_BYTES", 1 << 20)
+        file.truncate(files.MAX_BYTES + 1)
+    monkeypatch.setattr(files, "MAX_BYTES", 1 << 20)
     write_images(tmp_path, "a.png")
     with raises("E-IMAGE-TOO-LARGE"):
         Picture(ImageRef("large.png"), tmp_path).open()

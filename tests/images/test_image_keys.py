@@ -68,7 +68,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        read, cell = schemes.read_file, schemes._read_cell
+        read, cell = schemes.read_file, schemes.read_cell
 
         def of_file(path: Path) -> bytes:
             self.names.append(path.name)
@@ -79,7 +79,7 @@ class Reads:
             return cell(path, column, row)
 
         monkeypatch.setattr(schemes, "read_file", of_file)
-        monkeypatch.setattr(schemes, "_read_cell", of_cell)
+        monkeypatch.setattr(schemes, "read_cell", of_cell)
 
 
 def test_a_warm_store_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

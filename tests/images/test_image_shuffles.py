@@ -97,42 +97,22 @@ def test_a_world_can_be_shuffled(store: Store) -> None:
     assert plain.key(store) != mixed.key(store) and mixed.file() is None
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "shuffle-",
-        "shuffle-rows",
-        "shuffle-rows:",
-        "shuffle-rows:1",
-        "shuffle-rows:1:",
-        "shuffle-rows::a.png",
-        "shuffle-rows:x:a.png",
-        "shuffle-rows:-1:a.png",
-        "shuffle-rows:1.5:a.png",
-        "shuffle-:1:a.png",
-        "shuffle-pixels:1:a.png",
-        "shuffle-Rows:1:a.png",
-        "shuffle-rows:1:shuffle-pixels:1:a.png",
-    ],
-)
-def test_a_malformed_shuffle_is_refused(tmp_path: Path, store: Store, reference: str) -> None:
+def test_a_malformed_shuffle_is_refused(tmp_path: Path, store: Store) -> None:
     noise(0).save(tmp_path / "a.png")
-    assert refusal(tmp_path, reference, store) == "E-IMAGE-REFERENCE"
+    rows = ("", ":", ":1", ":1:", "::a.png", ":x:a.png", ":-1:a.png", ":1.5:a.png")
+    others = ("", ":1:a.png", "pixels:1:a.png", "Rows:1:a.png", "rows:1:shuffle-pixels:1:a.png")
+    for end in (*(f"rows{end}" for end in rows), *others):
+        assert refusal(tmp_path, f"shuffle-{end}", store) == "E-IMAGE-REFERENCE"
 
 
-@pytest.mark.parametrize(
-    ("inner", "code"),
-    [
-        ("gone.png", "E-IMAGE-MISSING"),
-        ("../a.png", "E-PATH-OUTSIDE"),
-        ("parquet:gone.parquet#image/0", "E-IMAGE-MISSING"),
-        ("parquet:a.png", "E-IMAGE-REFERENCE"),
-    ],
-)
-def test_a_shuffle_of_nothing_is_refused(
-    tmp_path: Path, store: Store, inner: str, code: str
-) -> None:
-    assert refusal(tmp_path, f"shuffle-rows:1:{inner}", store) == code
+def test_a_shuffle_of_nothing_is_refused(tmp_path: Path, store: Store) -> None:
+    for inner, code in {
+        "gone.png": "E-IMAGE-MISSING",
+        "../a.png": "E-PATH-OUTSIDE",
+        "parquet:gone.parquet#image/0": "E-IMAGE-MISSING",
+        "parquet:a.png": "E-IMAGE-REFERENCE",
+    }.items():
+        assert refusal(tmp_path, f"shuffle-rows:1:{inner}", store) == code
 
 
 def test_a_shuffle_of_a_broken_picture_is_refused(tmp_path: Path, store: Store) -> None:

@@ -49,6 +49,16 @@ HANDLED: dict[str, tuple[Callable[[], Image.Image], str, Callable[[], np.ndarray
     # Colours under a transparent pixel are as they are stored, as PIL's conversion has it.
     "alpha": (with_alpha, "png", lambda: RGB),
     "grey": (lambda: Image.fromarray(GREY), "png", lambda: np.repeat(GREY[..., None], 3, 2)),
+    "grey and alpha": (
+        lambda: Image.fromarray(GREY).convert("LA"),
+        "png",
+        lambda: np.repeat(GREY[..., None], 3, 2),
+    ),
+    "black and white": (
+        lambda: plain().convert("1"),
+        "png",
+        lambda: np.repeat(np.asarray(plain().convert("1"))[..., None] * np.uint8(255), 3, 2),
+    ),
     "palette": (in_palette, "png", lambda: np.asarray(in_palette().convert("RGB"))),
     "CMYK": (
         lambda: plain().convert("CMYK"),

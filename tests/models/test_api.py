@@ -18,7 +18,7 @@ from models_for_tests import choice, is_sentence, noise, pixels, ragged, write_i
 
 from counterpoint import evaluate
 from counterpoint.cases.table import Cases
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
 from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import FAMILIES, load_model

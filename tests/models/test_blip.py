@@ -30,7 +30,7 @@ from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
 from counterpoint.cases.table import Cases
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 

@@ -17,7 +17,7 @@ from support import gallery, owned
 
 from counterpoint.cases.galleries import DETECTION
 from counterpoint.cases.table import PROMPTS, Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.metrics import definitions
 from counterpoint.models.detector.adapter import (
     Detector,

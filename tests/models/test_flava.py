@@ -29,7 +29,7 @@ from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
 from counterpoint.cases.table import Cases
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow

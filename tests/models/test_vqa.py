@@ -26,7 +26,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures, save, tokenizer
 
 from counterpoint.cases.table import ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models import bounded
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.vqa import adapter

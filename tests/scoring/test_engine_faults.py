@@ -27,7 +27,7 @@ from counterpoint import evaluate, load_run
 from counterpoint._util.progress import Named, Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, Cases, ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import Work
 

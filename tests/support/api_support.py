@@ -15,7 +15,7 @@ from errors import raises
 from models_for_tests import choice, run_engine, write_images
 
 from counterpoint.cases.table import Cases, ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models.api import adapter as family
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
 from counterpoint.models.registry import LoadOptions

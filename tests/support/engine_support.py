@@ -21,7 +21,7 @@ from models_for_tests import (
 from support import classes, gallery
 
 from counterpoint.cases.table import PROMPTS, Case, Cases
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 
 ROUNDING = 5e-7  # float32 vectors of length one, compared with float64
 

@@ -25,8 +25,7 @@ from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.evaluation.importing import COLUMNS, _scores
 from counterpoint.evaluation.submissions import check_submission
-from counterpoint.images.decoding import decode
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture, decode
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs import Part, Run, as_json, file_digest, load_run, rows, save_run
 from counterpoint.world.scenes import SceneCodeError, read_scene

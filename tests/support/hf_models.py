@@ -19,7 +19,7 @@ from errors import raises
 from PIL import Image
 
 from counterpoint.cases.table import ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions, load_model
 
 CONTEXT = 16

@@ -16,9 +16,7 @@ from PIL import Image
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.images import tables
-from counterpoint.images.pictures import Picture
-from counterpoint.images.schemes import PIECES
+from counterpoint.images import PIECES, Picture, files
 
 Box = tuple[int, int, int, int]
 HOW = list(PIECES)
@@ -33,12 +31,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture(autouse=True)
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test has read from a table is not what the next one reads."""
-    monkeypatch.setattr(tables, "_GROUPS", tables._Groups())
+    monkeypatch.setattr(files, "_GROUPS", files._Latest(files._GROUPS_HELD))
 
 
-def encoded(image: Image.Image) -> bytes:
+def encoded(image: Image.Image, format: str = "PNG") -> bytes:
     data = io.BytesIO()
-    image.save(data, "PNG")
+    image.save(data, format)
     return data.getvalue()
 
 
@@ -69,6 +67,14 @@ def shown(root: Path | None, path: str, box: Box | None = None) -> np.ndarray:
 
 def same(found: np.ndarray, image: Image.Image) -> bool:
     return found.shape == np.asarray(image).shape and bool((found == np.asarray(image)).all())
+
+
+def refused(root: Path | None, path: str, box: Box | None = None) -> str:
+    """The code of the error; the message must name the image."""
+    with pytest.raises(ImageError) as error:
+        picture(root, path, box).open()
+    assert is_sentence(error.value) and path in str(error.value)
+    return error.value.code
 
 
 def refusal(root: Path, path: str, store: Store, *, key: bool = True) -> str:

@@ -18,7 +18,7 @@ from PIL import Image
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring.engine import Scored, score
 from counterpoint.scoring.kinds import Work

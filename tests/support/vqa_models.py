@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tokenizers.trainers import BpeTrainer
 
 from counterpoint.cases.table import ImageRef
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 
 CAPTIONS = [
     "a dog",

@@ -24,7 +24,7 @@ from models_for_tests import Judge, Reader, Towers, choice, write_images
 from counterpoint import evaluate
 from counterpoint._util.errors import ModelError
 from counterpoint.cases.table import Cases
-from counterpoint.images.pictures import Picture
+from counterpoint.images import Picture
 from counterpoint.scoring import Processes, RayWorkers, distributed
 from counterpoint.scoring.kinds import RefusedInputsError
 

@@ -6,14 +6,21 @@ from .copies import (
     photograph_names as photograph_names,
     same_looks as same_looks,
 )
-from .decoding import decode as decode, file_content as file_content
+from .files import (
+    decode as decode,
+    expand_braces as expand_braces,
+    file_content as file_content,
+    read_member as read_member,
+    tar_members as tar_members,
+    tar_samples as tar_samples,
+)
 from .pictures import (
     MAX_RATIO as MAX_RATIO,
     Photographs as Photographs,
     Picture as Picture,
+    Reader as Reader,
     by_photograph as by_photograph,
 )
-from .reading import Reader as Reader
 from .schemes import (
     PIECES as PIECES,
     PLAIN as PLAIN,
@@ -23,10 +30,4 @@ from .schemes import (
     scheme_of as scheme_of,
     shuffle_reference as shuffle_reference,
     world_reference as world_reference,
-)
-from .tars import (
-    expand_braces as expand_braces,
-    read_member as read_member,
-    tar_members as tar_members,
-    tar_samples as tar_samples,
 )

@@ -1,10 +1,13 @@
-"""Images by reference: their content key, and opening them.
+"""Images by reference: their content key, opening them, and reading them as towers take them.
 
 A picture keeps nothing decoded. Pictures that share `Photographs` decode a file once for its crops.
+A `Reader` does with Pillow what torchvision's Resize and CenterCrop do, bit for bit, and needs no
+torch: it works in small processes.
 """
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -19,12 +22,14 @@ from PIL import Image
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store, digest
 from counterpoint.cases import ImageRef
-from counterpoint.images.decoding import MAX_PIXELS, named
+from counterpoint.images.files import MAX_PIXELS, named
 from counterpoint.images.schemes import Scheme, path_below, scheme_of
 
 MAX_RATIO: Final = 100  # of the sides
 _HELD: Final = 1 << 26  # bytes of decoded photographs: fifty of 640 x 480 pixels
 _PIXEL: Final = 4  # bytes that Pillow takes for one
+_LONGEST: Final = 8192  # pixels of a side that a GPU decodes
+_BEGIN, _END = b"\xff\xd8\xff", b"\xff\xd9"  # of a JPEG
 Photograph = tuple[str, Path | None]  # a reference and its root
 
 
@@ -164,3 +169,50 @@ def by_photograph(pictures: Iterable[Picture]) -> np.ndarray:
         for picture in pictures
     ]
     return np.array(sorted(range(len(ranks)), key=ranks.__getitem__), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """`resize`: the shorter side, or height and width; `crop`: height and width of the middle.
+
+    With `files`, a JPEG is left encoded, as bytes (length,), for a GPU to decode.
+    """
+
+    resize: int | tuple[int, int]
+    crop: tuple[int, int] | None
+    resample: int
+    files: bool = False
+
+    def __call__(self, picture: Picture) -> np.ndarray:
+        """Raises ImageError."""
+        data = picture.read() if self.files else None
+        if data is not None and is_plain_jpeg(data):
+            return np.frombuffer(bytearray(data), dtype=np.uint8)  # torch wants to write
+        return self.prepare(picture.open())
+
+    def prepare(self, image: Image.Image) -> np.ndarray:
+        """An RGB image."""
+        size = self._size(*image.size)
+        if image.size != size:
+            image = image.resize(size, self.resample)
+        if self.crop is not None and (image.height, image.width) != self.crop:
+            height, width = self.crop
+            left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+            image = image.crop((left, top, left + width, top + height))
+        return np.array(image)
+
+    def _size(self, width: int, height: int) -> tuple[int, int]:
+        if isinstance(self.resize, tuple):
+            return self.resize[1], self.resize[0]
+        if width <= height:
+            return self.resize, int(self.resize * height / width)
+        return int(self.resize * width / height), self.resize
+
+
+def is_plain_jpeg(data: bytes) -> bool:
+    """Whether a GPU may decode it. Pillow judges all else: broken files, other colours."""
+    if not (data.startswith(_BEGIN) and data.endswith(_END)):
+        return False
+    with Image.open(io.BytesIO(data), formats=("JPEG",)) as image:  # reads its head only
+        short, long = sorted(image.size)
+        return image.mode == "RGB" and long <= min(_LONGEST, MAX_RATIO * short)

@@ -23,8 +23,14 @@ from PIL import Image
 from counterpoint._util.errors import ImageError
 from counterpoint._util.store import Store, digest
 from counterpoint.cases import TEXT
-from counterpoint.images.decoding import decode, file_content, named, read_file
-from counterpoint.images.tars import read_member
+from counterpoint.images.files import (
+    decode,
+    file_content,
+    named,
+    read_cell,
+    read_file,
+    read_member,
+)
 
 if TYPE_CHECKING:
     from counterpoint.world import Scene
@@ -72,27 +78,11 @@ class Scheme:
         return change(reference)
 
 
-class _World(Scheme):
-    prefix = "world:"
-    in_file, drawn = False, True
-
-    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
-        from counterpoint.world import PIXELS, VERSION
-
-        return digest(f"{self.prefix}{VERSION}:{PIXELS}", reference)
+class _NoFile(Scheme):
+    in_file = False
 
     def read(self, reference: str, root: Path | None) -> None:
         return None
-
-    def open(self, reference: str, root: Path | None) -> Image.Image:
-        from counterpoint.world import SceneCodeError, draw, read_scene
-
-        try:
-            scene = read_scene(reference.removeprefix(self.prefix))
-        except SceneCodeError as error:
-            what = f"image {self.prefix}: {error}"
-            raise ImageError("E-IMAGE-REFERENCE", what) from None
-        return Image.fromarray(draw([scene])[0])
 
     def file(self, reference: str, root: Path | None) -> None:
         return None
@@ -104,68 +94,77 @@ class _World(Scheme):
         return reference
 
 
-class _Parquet(Scheme):
-    prefix = "parquet:"
+class _World(_NoFile):
+    prefix, drawn = "world:", True
 
     def content(self, reference: str, root: Path | None, store: Store) -> bytes:
-        path, cell = self._cell(reference, root)
-        return file_content(path, repr(cell), lambda: _read_cell(path, *cell), store)
+        from counterpoint.world import PIXELS, VERSION
+
+        return digest(f"{self.prefix}{VERSION}:{PIXELS}", reference)
+
+    def open(self, reference: str, root: Path | None) -> Image.Image:
+        from counterpoint.world import SceneCodeError, draw, read_scene
+
+        try:
+            scene = read_scene(reference.removeprefix(self.prefix))
+        except SceneCodeError as error:
+            what = f"image {self.prefix}: {error}"
+            raise ImageError("E-IMAGE-REFERENCE", what) from None
+        return Image.fromarray(draw([scene])[0])
+
+
+class _Inside(Scheme):
+    """An image inside another file, which comes with the annotations."""
+
+    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
+        return file_content(*self.find(reference, root), store)
 
     def read(self, reference: str, root: Path | None) -> bytes:
-        path, cell = self._cell(reference, root)
-        return _read_cell(path, *cell)
+        return self.find(reference, root)[2]()
 
     def open(self, reference: str, root: Path | None) -> Image.Image:
         return decode(self.read(reference, root), reference)
 
     def file(self, reference: str, root: Path | None) -> Path | None:
-        return self._cell(reference, root)[0]
+        return self.find(reference, root)[0]
 
     def image_path(self, reference: str) -> None:
-        return None  # the table comes with the annotations
+        return None
+
+    def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
+        """The file, a name of the image in it, and what reads it."""
+        raise NotImplementedError
+
+
+class _Parquet(_Inside):
+    prefix = "parquet:"
 
     def with_path(self, reference: str, change: Callable[[str], str]) -> str:
         file, mark, cell = reference.removeprefix(self.prefix).rpartition("#")
         return f"{self.prefix}{change(file)}{mark}{cell}"
 
-    def _cell(self, reference: str, root: Path | None) -> tuple[Path, tuple[str, int]]:
-        """`parquet:a.parquet#image/7` is the file's path and (image, 7)."""
+    def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
         file, _, cell = reference.removeprefix(self.prefix).rpartition("#")
         column, _, row = cell.rpartition("/")
         if not file or not column or not _is_number(row):
             _refuse(reference, f"should be {self.prefix}FILE#COLUMN/ROW")
-        return path_below(root, file), (column, int(row))
+        path, place = path_below(root, file), (column, int(row))
+        return path, repr(place), lambda: read_cell(path, *place)
 
 
-class _Tar(Scheme):
+class _Tar(_Inside):
     prefix = "tar:"
-
-    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
-        path, member = self._member(reference, root)
-        return file_content(path, f"tar {member}", lambda: read_member(path, member), store)
-
-    def read(self, reference: str, root: Path | None) -> bytes:
-        return read_member(*self._member(reference, root))
-
-    def open(self, reference: str, root: Path | None) -> Image.Image:
-        return decode(self.read(reference, root), reference)
-
-    def file(self, reference: str, root: Path | None) -> Path | None:
-        return self._member(reference, root)[0]
-
-    def image_path(self, reference: str) -> None:
-        return None  # the shard comes with the annotations
 
     def with_path(self, reference: str, change: Callable[[str], str]) -> str:
         file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
         return f"{self.prefix}{change(f'{file}{mark[:-1]}')}{mark[-1:]}{member}"
 
-    def _member(self, reference: str, root: Path | None) -> tuple[Path, str]:
-        """`tar:a.tar#b/c.jpg` is the file's path and b/c.jpg."""
+    def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
         file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
         if not file or not member:
             _refuse(reference, f"should be {self.prefix}FILE.tar#MEMBER")
-        return path_below(root, f"{file}{mark[:-1]}"), member
+        path = path_below(root, f"{file}{mark[:-1]}")
+        return path, f"tar {member}", lambda: read_member(path, member)
 
 
 class _Shuffle(Scheme):
@@ -205,28 +204,15 @@ class _Shuffle(Scheme):
         return how, int(seed), inner
 
 
-class _Text(Scheme):
+class _Text(_NoFile):
     prefix = TEXT
-    in_file = False
 
     def content(self, reference: str, root: Path | None, store: Store) -> NoReturn:
         self.open(reference, root)
 
-    def read(self, reference: str, root: Path | None) -> None:
-        return None
-
     def open(self, reference: str, root: Path | None) -> NoReturn:
         what = "a text stands in the image's place, and this model compares no texts."
         raise ImageError("E-IMAGE-IS-TEXT", what)
-
-    def file(self, reference: str, root: Path | None) -> None:
-        return None
-
-    def image_path(self, reference: str) -> None:
-        return None
-
-    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
-        return reference
 
 
 PLAIN: Final = Scheme()
@@ -313,9 +299,3 @@ def _is_number(text: str) -> bool:
 
 def _refuse(reference: str, what: str) -> NoReturn:
     raise ImageError("E-IMAGE-REFERENCE", f"{named(reference)}: {what}.")
-
-
-def _read_cell(path: Path, column: str, row: int) -> bytes:
-    from counterpoint.images.tables import read_cell  # pyarrow is slow to import
-
-    return read_cell(path, column, row)
