@@ -32,7 +32,7 @@ from rich.table import Table
 
 import counterpoint
 
-BENCHMARK = "world-swap:size=400,seed=3"
+BENCHMARK = "world-swap:size=120,seed=3"
 LIMIT = 600  # seconds that one command may take
 COSTS = "costs.json"  # of a sweep: no result depends on it
 TIMES = re.compile(
@@ -59,7 +59,7 @@ COMMANDS = {
         "run/*.parquet",
     ),
     "generate": Command(
-        ["generate", "negatives", "world:size=3000", "-o", "out.parquet"], "out.parquet"
+        ["generate", "negatives", "world:size=1000", "-o", "out.parquet"], "out.parquet"
     ),
     "images": Command(
         ["generate", "images", "../pairs.parquet", "-m", "world", "-o", "out.parquet"],
@@ -105,7 +105,7 @@ COMMANDS = {
     "publish": Command(["publish", "../run", "-o", "out"], "out/**/*"),
 }
 BEFORE = (
-    ["generate", "negatives", "world:size=600", "-o", "pairs.parquet"],
+    ["generate", "negatives", "world:size=300", "-o", "pairs.parquet"],
     ["generate", "images", "pairs.parquet", "-m", "world", "-o", "made.parquet"],
     ["export", "made.parquet", "--as", "training", "-o", "validation.parquet"],
     ["eval", "-m", "random", "-b", BENCHMARK, "--out", "run"],

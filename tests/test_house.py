@@ -98,3 +98,12 @@ def test_every_room_says_what_it_does_and_every_promised_name_is_there() -> None
         module = __import__(room, fromlist=["x"])
         for name in module.__all__:
             assert getattr(module, name) is not None, f"{room}.{name}"
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_rooms_is_drawn_from_the_imports_as_they_are() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from draw_rooms import PICTURE, draw, imports, layers
+
+    again = "python scripts/draw_rooms.py draws it again"
+    assert PICTURE.read_text() == draw(layers(), imports()), again
