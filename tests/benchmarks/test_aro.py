@@ -10,12 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmark_fixtures import load, write, write_json
-from errors import raises
 from support import part, random_scores, run_of
 
 from counterpoint.benchmarks.aro import SPATIAL_RELATIONS, AroImages
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.cases.table import Cases, ImageRef
+from counterpoint.cases.table import Cases
 from counterpoint.evaluation.verifying import published
 from counterpoint.metrics.protocols import PROTOCOLS
 from counterpoint.runs import Row, rows
@@ -48,25 +47,6 @@ def write_items(root: Path, id: str, *items: dict[str, Any]) -> Path:
 # --- loading -----------------------------------------------------------------------------------
 
 
-def test_a_relation_is_a_crop_and_two_captions(tmp_path: Path) -> None:
-    write_items(tmp_path, RELATION, item(5), item(7, "to the left of"))
-    first, found = load(RELATION, tmp_path)
-    assert (first.id, found.id) == ("0", "1")
-    assert found.images == (ImageRef("aro/images/7.jpg", (3, -1, 90, 400)),)
-    assert found.captions == (
-        "the mole is to the left of the hat",
-        "the hat is to the left of the mole",
-    )
-    assert found.truth == ((True, False),)
-    assert (first.groups, found.groups) == (("wearing", "verbs"), ("to the left of", "spatial"))
-    assert found.cluster == "aro/images/7.jpg"
-
-
-def test_an_attribution_is_in_the_group_of_its_two_attributes(tmp_path: Path) -> None:
-    write_items(tmp_path, ATTRIBUTION, item(), item(attributes=["red", "wet"]))
-    assert [case.groups for case in load(ATTRIBUTION, tmp_path)] == [("wet_red",), ("red_wet",)]
-
-
 def test_a_slash_is_no_level_of_a_group(tmp_path: Path) -> None:
     for name, label in [("on/off", "on|off"), (" near ", "near"), ("/", "|"), ("a/b/c", "a|b|c")]:
         write_items(tmp_path, RELATION, item(relation_name=name))
@@ -75,88 +55,26 @@ def test_a_slash_is_no_level_of_a_group(tmp_path: Path) -> None:
         assert load(ATTRIBUTION, tmp_path)[0].groups == (f"{label}_red",)
 
 
-def test_boxes_may_be_texts_or_fractions(tmp_path: Path) -> None:
-    write_items(tmp_path, RELATION, item(bbox_x="12", bbox_y=2.6, bbox_w=" 90.0 "))
-    assert load(RELATION, tmp_path)[0].images[0].box == (12, 3, 90, 400)
-
-
-def test_a_box_must_be_numbers(tmp_path: Path) -> None:
-    for value in [None, "wide", True, [1], float("inf"), float("nan")]:
-        for id in FILES:
-            write_items(tmp_path, id, item(), item(bbox_h=value))
-            with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", "bbox_h"):
-                load(id, tmp_path)
-
-
-def test_an_empty_box_is_named(tmp_path: Path) -> None:
-    write_items(tmp_path, RELATION, item(), item(bbox_h=0))
-    with raises("E-CROP-EMPTY", 2):
-        load(RELATION, tmp_path)
-
-
-MALFORMED = {
-    "true_caption": (RELATION, ""),
-    "false_caption": (ATTRIBUTION, None),
-    "image_path": (RELATION, 7),
-    "relation_name": (RELATION, " "),
-    "attributes": (ATTRIBUTION, ["wet"]),
-}
-
-
-def test_a_malformed_row_is_named(tmp_path: Path) -> None:
-    for key in MALFORMED:
-        id, value = MALFORMED[key]
-        write_items(tmp_path, id, item(), item(**{key: value}))
-        with raises("E-ROW-MALFORMED", f"{tmp_path}/aro/{FILES[id]}: row 2", key):
-            load(id, tmp_path)
-
-
-def test_attributes_are_a_list_of_two(tmp_path: Path) -> None:
-    for pair in [None, "wet red", ["wet", "red", "old"], {"wet": "red"}]:
-        write_items(tmp_path, ATTRIBUTION, item(attributes=pair))
-        with raises(
-            "E-ROW-MALFORMED",
-            f"{tmp_path}/aro/visual_genome_attribution.json: row 1",
-            "attributes",
-        ):
-            load(ATTRIBUTION, tmp_path)
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    for id in FILES:
-        with raises("E-FILE-MISSING", id, tmp_path / "aro" / FILES[id]):
-            load(id, tmp_path)
-
-
 # --- images ------------------------------------------------------------------------------------
 
 PLACES = ("aro/images", "visual_genome/VG_100K", "visual_genome/VG_100K_2")
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", ["7.jpg", "data/VG_100K_2/7.jpg", "VG_100K/7.jpg"])
-def test_images_are_found_by_name_in_three_folders(name: str, place: str, tmp_path: Path) -> None:
-    write(tmp_path / place / "7.jpg", b"a picture")
-    assert AroImages(tmp_path).path(name) == f"{place}/7.jpg"
-
-
-def test_aros_own_copy_comes_first(tmp_path: Path) -> None:
-    for place in reversed(PLACES):
+def test_images_are_found_by_name_in_three_folders(tmp_path: Path) -> None:
+    names = ["7.jpg", "data/VG_100K_2/7.jpg", "VG_100K/7.jpg"]
+    for place in reversed(PLACES):  # ARO's own copy comes first
         write(tmp_path / place / "7.jpg", b"a picture")
-    assert AroImages(tmp_path).path("VG_100K_2/7.jpg") == "aro/images/7.jpg"
+        assert {AroImages(tmp_path).path(name) for name in names} == {f"{place}/7.jpg"}
 
 
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
+def test_an_image_that_is_not_there_has_a_place_too(tmp_path: Path) -> None:
+    for name, path in [
         ("7.jpg", "aro/images/7.jpg"),
         ("data/VG_100K_2/7.jpg", "visual_genome/VG_100K_2/7.jpg"),
         ("VG_100K/7.jpg", "visual_genome/VG_100K/7.jpg"),
         ("elsewhere/7.jpg", "aro/images/7.jpg"),
-    ],
-)
-def test_an_image_that_is_not_there_has_a_place_too(name: str, path: str, tmp_path: Path) -> None:
-    assert AroImages(tmp_path).path(name) == path
+    ]:
+        assert AroImages(tmp_path).path(name) == path
 
 
 # --- numbers -----------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,8 +11,6 @@ from benchmark_fixtures import absent, load, needs_real_files, real, write_json,
 from errors import raises
 from support import part, run_of
 
-from counterpoint.cases import PICTURE
-from counterpoint.cases.table import Absent
 from counterpoint.runs import rows
 
 TEXT, IMAGES = "cxc/image-text", "cxc/image-image"
@@ -21,81 +18,6 @@ TEXT, IMAGES = "cxc/image-text", "cxc/image-image"
 
 def name(image: int) -> str:
     return f"COCO_val2014_{image:012}.jpg"
-
-
-def graded(caption: int, image: int, grade: object, method: str = "c2i_intrasim") -> dict[str, Any]:
-    return {
-        "caption": f"COCO_val2014:sentid:{caption}",
-        "image": name(image),
-        "agg_score": grade,
-        "sampling_method": method,
-    }
-
-
-def write_pairs(root: Path, *rows: dict[str, Any]) -> None:
-    split = [
-        {"image": f"val2014/{name(7)}", "caption": ["a mole", "one mole"]},
-        {"image": f"val2014/{name(8)}", "caption": ["a hat", "one hat", "hat"]},
-    ]
-    write_json(root / "coco/coco_karpathy_test.json", split)
-    ids = {"7": [75, 70], "8": [80, 85]}
-    write_json(root / "eccv_caption/original_image_to_caption.json", ids)
-    write_table(root / "cxc/sits_test.csv", list(rows))
-
-
-def test_a_pair_is_a_case_with_a_grade(tmp_path: Path) -> None:
-    write_pairs(tmp_path, graded(75, 7, "5.0"), graded(70, 8, 2.99), graded(80, 7, 1))
-    cases = load(TEXT, tmp_path)
-    assert [case.id for case in cases] == ["75/7", "70/8"]
-    assert [case.captions for case in cases] == [("one mole",), ("a mole",)]  # ids ascending
-    assert [case.images[0].path for case in cases] == [f"coco/val2014/{name(n)}" for n in (7, 8)]
-    assert [case.grades for case in cases] == [(5.0,), (pytest.approx(2.99),)]
-    assert [case.truth for case in cases] == [((True,),), ((False,),)]
-    assert [case.groups for case in cases] == [("same image",), ("other image",)]
-    assert {case.cluster for case in cases} == {f"coco/val2014/{name(7)}"}
-    assert [case.query for case in cases] == ["75", "70"]  # a text may be that of two captions
-    assert absent(TEXT, tmp_path) == (Absent("80/7", "the caption's text is unknown"),)
-
-
-def test_two_images_are_a_case(tmp_path: Path) -> None:
-    row = {"image1": name(7), "image2": name(8), "agg_score": 3, "sampling_method": "i2i_csim"}
-    write_table(tmp_path / "cxc/sis_test.csv", [row])
-    [case] = load(IMAGES, tmp_path)
-    assert case.id == "7/8" and case.grades == (3.0,) and case.truth == ((True,),)
-    assert case.captions == (f"{PICTURE}coco/val2014/{name(7)}",)
-    assert case.images[0].path == f"coco/val2014/{name(8)}"
-    assert case.cluster == f"coco/val2014/{name(7)}"
-
-
-def test_a_malformed_row_is_named(tmp_path: Path) -> None:
-    for change, field in [
-        ({"agg_score": "high"}, "agg_score"),
-        ({"agg_score": "5.1"}, "agg_score"),
-        ({"agg_score": "nan"}, "agg_score"),
-        ({"caption": "a mole"}, "caption"),
-        ({"caption": "COCO_val2014:sentid:71"}, "caption"),
-        ({"image": "mole.png"}, None),
-    ]:
-        write_pairs(tmp_path, graded(75, 7, 1), graded(70, 7, 1) | change)
-        where = f"{tmp_path}/cxc/sits_test.csv: row 2"
-        with raises("E-ROW-MALFORMED", where, field or ""):
-            load(TEXT, tmp_path)
-
-
-def test_missing_columns_and_files_are_named(tmp_path: Path) -> None:
-    write_table(tmp_path / "cxc/sis_test.csv", [{"image1": name(7), "agg_score": 1}])
-    with raises("E-ROW-MALFORMED", "image2"):
-        load(IMAGES, tmp_path)
-    with raises("E-FILE-MISSING"):
-        load(TEXT, tmp_path)
-
-
-@needs_real_files
-def test_the_authors_files() -> None:
-    texts = real(TEXT)
-    assert (len(texts), len(texts.absent)) == (44_737, 96)  # of images with six texts
-    assert len(real(IMAGES)) == 46_719
-    assert texts.frame["grades"].list.first().is_between(0, 5).all()
 
 
 @needs_real_files

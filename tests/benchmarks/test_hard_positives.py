@@ -58,42 +58,13 @@ def write_replace(root: Path, relations: list[list[Row]], attributes: list[list[
 # --- REPLACE -----------------------------------------------------------------------------------
 
 
-def test_a_case_is_an_original_a_positive_and_a_negative(tmp_path: Path) -> None:
-    write_replace(tmp_path, [MOLE], [NEWT])
-    mole, newt = load(REPLACE, tmp_path)
-    assert mole.images == (ImageRef("visual_genome/VG_100K_2/5.jpg"),)
-    assert mole.captions == ("mole under hat", "mole beneath hat", "mole on hat")
-    assert mole.truth == ((True, True, False),)
-    assert mole.groups == ("relations/under",)
-    assert mole.cluster == "visual_genome/VG_100K_2/5.jpg"
-    assert newt.captions == ("wet newt", "damp newt", "dry newt")
-    assert newt.groups == ("attributes/wet",)
-
-
-def test_ids_count_on_from_relations_to_attributes(tmp_path: Path) -> None:
-    write_replace(tmp_path, [MOLE, MOLE, MOLE], [NEWT, NEWT])
-    cases = load(REPLACE, tmp_path)
-    assert [case.id for case in cases] == ["0", "1", "2", "3", "4"]
-    assert [case.groups[0].partition("/")[0] for case in cases] == ["relations"] * 3 + [
-        "attributes"
-    ] * 2
-
-
-def test_image_paths_may_lack_the_authors_folder(tmp_path: Path) -> None:
-    bare = [row | {"image_path": "VG_100K/9.jpg"} for row in MOLE]
-    write_replace(tmp_path, [bare], [NEWT])
-    assert load(REPLACE, tmp_path)[0].images[0].path == "visual_genome/VG_100K/9.jpg"
-
-
-@pytest.mark.parametrize("kind", NAMES)
-def test_halves_of_unequal_length_are_refused(kind: str, tmp_path: Path) -> None:
-    write_replace(tmp_path, [MOLE], [NEWT])
-    rows = [MOLE[1], MOLE[1]] if kind == "relations" else [NEWT[1], NEWT[1]]
-    write_json(tmp_path / f"hard_positives/swapped_data/vl_checklist_{kind}.json", rows)
-    name = f"vl_checklist_{kind}.json"
-    paths = [tmp_path / f"hard_positives/{half}" / name for half in ("data", "swapped_data")]
-    with raises("E-FILES-MISMATCH", *paths):
-        load(REPLACE, tmp_path)
+def test_halves_of_unequal_length_are_refused(tmp_path: Path) -> None:
+    for kind, row in zip(NAMES, (MOLE[1], NEWT[1]), strict=True):
+        write_replace(tmp_path, [MOLE], [NEWT])
+        folder, name = tmp_path / "hard_positives", f"vl_checklist_{kind}.json"
+        write_json(folder / "swapped_data" / name, [row, row])
+        with raises("E-FILES-MISMATCH", folder / "data" / name, folder / "swapped_data" / name):
+            load(REPLACE, tmp_path)
 
 
 def test_rows_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
@@ -102,54 +73,6 @@ def test_rows_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
         write_replace(tmp_path, [MOLE, other], [NEWT])
         with raises("E-FILES-MISMATCH", 2, key):
             load(REPLACE, tmp_path)
-
-
-def test_a_malformed_row_is_named(tmp_path: Path) -> None:
-    for key in ["true_caption", "false_caption", "image_path"]:
-        for value in [None, "", "  ", 3, ["a"]]:
-            write_replace(tmp_path, [MOLE, [row | {key: value} for row in MOLE]], [NEWT])
-            with raises(
-                "E-ROW-MALFORMED",
-                f"{tmp_path}/hard_positives/data/vl_checklist_relations.json: row 2",
-                key,
-            ):
-                load(REPLACE, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        ("{", "E-JSON-INVALID"),
-        ('{"0": {}}', "E-FILE-MALFORMED"),
-        ("[3]", "E-FILE-MALFORMED"),
-        ("null", "E-FILE-MALFORMED"),
-        (b"\xff\xfe\xff", "E-TEXT-ENCODING"),
-    ],
-)
-def test_a_malformed_file_is_named(content: str | bytes, code: str, tmp_path: Path) -> None:
-    write_replace(tmp_path, [MOLE], [NEWT])
-    path = tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json"
-    write(path, content)
-    with raises(code) as caught:
-        load(REPLACE, tmp_path)
-    assert str(caught.value).startswith(str(path))
-
-
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    with raises(
-        "E-FILE-MISSING",
-        tmp_path / "hard_positives/data/vl_checklist_relations.json",
-        "hard-positives/replace",
-    ):
-        load(REPLACE, tmp_path)
-    write_replace(tmp_path, [MOLE], [NEWT])
-    (tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json").unlink()
-    with raises(
-        "E-FILE-MISSING",
-        tmp_path / "hard_positives/swapped_data/vl_checklist_attributes.json",
-        "hard-positives/replace",
-    ):
-        load(REPLACE, tmp_path)
 
 
 # --- the replaced word -------------------------------------------------------------------------
@@ -164,18 +87,8 @@ REPLACED = {
     "a word and a part of one": ("red sacred newt", "crimson saccrimson newt", "red", ATTRIBUTES),
     "a word beside one it is in": ("sacred red newt", "sacred crimson newt", "red", ATTRIBUTES),
     "several words": ("mole on top of hat", "mole on hat", "on top of", RELATIONS),
-    "a longer word of one synonym": (
-        "mole riding on newt",
-        "mole traveling on newt",
-        "riding on",
-        RELATIONS,
-    ),
-    "the shorter word of one synonym": (
-        "mole riding on newt",
-        "mole traveling on on newt",
-        "riding",
-        RELATIONS,
-    ),
+    "a longer word": ("mole riding on", "mole traveling on", "riding on", RELATIONS),
+    "the shorter word": ("mole riding on", "mole traveling on on", "riding", RELATIONS),
     "two words, one of them": ("big huge newt", "large huge newt", "big", ATTRIBUTES),
     "another word": ("red newt", "ruby newt", None, ATTRIBUTES),
     "nothing": ("red newt", "red newt", None, ATTRIBUTES),
@@ -344,20 +257,18 @@ def test_published_halves_must_belong_together(tmp_path: Path) -> None:
         load(SWAP, tmp_path)
 
 
-@pytest.mark.parametrize("which", ["aro", "hard_positives/data"])
-@pytest.mark.parametrize("side", "xywh")
-def test_a_box_must_be_numbers(which: str, side: str, tmp_path: Path) -> None:
-    bad = [swap_row(5), swap_row(7, **{f"bbox_{side}": "wide"})]
-    write_swap(tmp_path, bad) if which != "aro" else write_json(tmp_path / "aro" / FILE, bad)
-    where = f"{tmp_path / which / FILE}: row 2"
-    with raises("E-ROW-MALFORMED", where, f"bbox_{side}"):
-        load(SWAP, tmp_path)
-
-
-def test_an_empty_box_is_refused(tmp_path: Path) -> None:
+def test_a_box_must_be_numbers(tmp_path: Path) -> None:
     write_json(tmp_path / "aro" / FILE, [swap_row(bbox_w=0)])
     with raises("E-CROP-EMPTY", 1):
         load(SWAP, tmp_path)
+    for which in ("aro", "hard_positives/data"):
+        for side in "xywh":
+            bad = [swap_row(5), swap_row(7, **{f"bbox_{side}": "wide"})]
+            write_json(tmp_path / "aro" / FILE, bad)
+            if which != "aro":
+                write_swap(tmp_path, bad)
+            with raises("E-ROW-MALFORMED", f"{tmp_path / which / FILE}: row 2", f"bbox_{side}"):
+                load(SWAP, tmp_path)
 
 
 MALFORMED = (

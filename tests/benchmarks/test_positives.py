@@ -15,14 +15,13 @@ from errors import raises
 from hypothesis import given, settings, strategies as st
 
 from counterpoint.benchmarks.positives import add_positives
-from counterpoint.benchmarks.registry import base_id, find_benchmark
+from counterpoint.benchmarks.registry import base_id, find_benchmark, published_files
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.runs import Row, rows
 
 HP = "sugarcrepe+hp"
-SUBSETS = ("add_att", "add_obj", "replace_att", "replace_obj", "replace_rel", "swap_att")
-SUBSETS = (*SUBSETS, "swap_obj")
+SUBSETS = tuple(published_files("sugarcrepe"))
 MINE = [
     {"case_id": "add_att/0", "text": "a mole over a newt 0"},
     {"case_id": "swap_obj/1", "text": "one mole above a newt 1"},
@@ -186,14 +185,11 @@ def test_a_caption_that_is_not_true_cannot_be_reworded(root: Path) -> None:
             load(HP, root)
 
 
-@pytest.mark.parametrize("caption", ["first", "0.7"])
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_a_caption_that_is_no_number_is_named(ending: str, caption: str, root: Path) -> None:
-    number = float(caption) if ending == "jsonl" and caption == "0.7" else caption
-    path = root / f"positives/sugarcrepe.{ending}"
-    write_positives(path, [MINE[0] | {"caption": number}])
-    with raises("E-VALUE-INVALID", path):
-        load(HP, root)
+def test_a_caption_that_is_no_number_is_named(root: Path) -> None:
+    for ending, caption in (("csv", "first"), ("csv", "0.7"), ("jsonl", "first"), ("jsonl", 0.7)):
+        path = write_positives(root / f"mine.{ending}", [MINE[0] | {"caption": caption}])
+        with raises("E-VALUE-INVALID", path):
+            load(f"{HP}:positives={path}", root)
 
 
 # --- cases of two images -----------------------------------------------------------------------
@@ -208,18 +204,17 @@ def squares() -> Cases:
     return Cases.build(made, source="test")
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_the_caption_that_is_reworded_is_named_by_number(ending: str, tmp_path: Path) -> None:
+def test_the_caption_that_is_reworded_is_named_by_number(tmp_path: Path) -> None:
     mine = [
         {"case_id": "1", "text": "below a is b", "caption": 1},
         {"case_id": "1", "text": "b is under a", "caption": 0},
     ]
-    path = write_positives(tmp_path / f"mine.{ending}", mine)
-    cases = add_positives(squares(), path)
-    assert cases.case(0) == squares().case(0)
-    found = cases.case(1)
-    assert found.captions == ("a above b 1", "b above a 1", "below a is b", "b is under a")
-    assert found.truth == ((True, False, False, True), (False, True, True, False))
+    for ending in ("jsonl", "csv"):
+        cases = add_positives(squares(), write_positives(tmp_path / f"mine.{ending}", mine))
+        assert cases.case(0) == squares().case(0)
+        found = cases.case(1)
+        assert found.captions == ("a above b 1", "b above a 1", "below a is b", "b is under a")
+        assert found.truth == ((True, False, False, True), (False, True, True, False))
 
 
 def test_without_a_number_the_first_caption_is_meant(tmp_path: Path) -> None:

@@ -27,14 +27,14 @@ def test_they_are_of_benchmarks_whose_licence_allows_it() -> None:
         assert licence == "MIT" or licence.startswith("CC BY")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_they_are_small_and_whole(path: Path) -> None:
-    assert path.stat().st_size < 512 * 1024
-    table = pl.read_parquet(path)
-    assert table.schema == {"case_id": pl.String, "text": pl.String}
-    assert len(table) > 4_000
-    assert table["case_id"].is_unique().all()
-    assert table["text"].str.strip_chars().str.len_chars().min() > 2
+def test_they_are_small_and_whole() -> None:
+    for path in FILES:
+        assert path.stat().st_size < 512 * 1024
+        table = pl.read_parquet(path)
+        assert table.schema == {"case_id": pl.String, "text": pl.String}
+        assert len(table) > 4_000
+        assert table["case_id"].is_unique().all()
+        assert table["text"].str.strip_chars().str.len_chars().min() > 2
 
 
 # Cases of which a negative once shipped as a positive; what it says is true of each.
@@ -53,26 +53,22 @@ def shipped(name: str) -> dict[str, str]:
     return dict(pl.read_parquet(path).select("case_id", "text").iter_rows())
 
 
-@pytest.mark.parametrize("id", NEGATIVES)
-def test_none_of_the_six_is_its_own_negative(id: str) -> None:
-    assert shipped("vl-checklist").get(id) != NEGATIVES[id]
+REORDERED = [
+    ("sugarcrepe", "add_att/271"),  # with black and a tiled floor and white toilet
+    ("aro-coco-order", "13862"),  # A zebra stand side and a giraffe by side
+    ("aro-coco-order", "16975"),  # A girl and a man in a bikini
+    ("aro-coco-order", "7148"),  # green yellow and a scale and red apples
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "id"),
-    [
-        ("sugarcrepe", "add_att/271"),  # with black and a tiled floor and white toilet
-        ("aro-coco-order", "13862"),  # A zebra stand side and a giraffe by side
-        ("aro-coco-order", "16975"),  # A girl and a man in a bikini
-        ("aro-coco-order", "7148"),  # green yellow and a scale and red apples
-    ],
-)
-def test_four_reordered_conjuncts_ship_no_more(name: str, id: str) -> None:
+def test_what_once_shipped_wrongly_ships_no_more() -> None:
+    of_benchmark = shipped("vl-checklist")
+    assert [id for id, text in NEGATIVES.items() if of_benchmark.get(id) == text] == []
     wrong = "black and a tiled|stand side and|girl and a man in|yellow and a scale"
-    assert re.search(wrong, shipped(name).get(id, "")) is None
+    assert not any(re.search(wrong, shipped(name).get(id, "")) for name, id in REORDERED)
 
 
-def plain(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     words = re.findall(r"[\w'-]+", text.casefold())
     return ["a" if word == "an" else word for word in words]
 
@@ -93,6 +89,6 @@ def test_on_the_authors_files_all_are_used_and_none_is_a_negative(
     assert (extended.caption_counts > cases.caption_counts).sum() == len(positives)
     for id, captions in cases.frame.select("id", "captions").iter_rows():
         if id in positives:
-            words = plain(positives[id])
-            assert words not in map(plain, captions), id
-            assert SHADES.isdisjoint(set(words) - set(plain(captions[0]))), id
+            words = words_of(positives[id])
+            assert words not in map(words_of, captions), id
+            assert SHADES.isdisjoint(set(words) - set(words_of(captions[0]))), id

@@ -404,26 +404,6 @@ def test_the_doctor_sees_captions_as_models_do(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_files_are_named(tmp_path: Path) -> None:
-    for id in ORDERS:
-        with raises("E-FILE-MISSING", id, tmp_path / ORDERS[id]):
-            load(id, tmp_path)
-
-
-def test_a_malformed_row_is_named(tmp_path: Path) -> None:
-    for row, field in [
-        ({"image": "1.jpg", "caption": "a text"}, "caption"),
-        ({"image": "1.jpg", "caption": []}, "caption"),
-        ({"image": "1.jpg"}, "caption"),
-        ({"image": "1.jpg", "caption": ["a", ""]}, "caption"),
-        ({"image": "1.jpg", "caption": ["a", 3]}, "caption"),
-        ({"caption": ["a mole"]}, "image"),
-    ]:
-        write_json(tmp_path / ORDERS[COCO], [{"image": "0.jpg", "caption": ["a mole"]}, row])
-        with raises("E-ROW-MALFORMED", f"{tmp_path}/coco/coco_karpathy_test.json: row 2", field):
-            load(COCO, tmp_path)
-
-
 # --- the table that is kept --------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import polars as pl
 import pytest
 
 from counterpoint.benchmarks.registry import load_benchmark
-from counterpoint.cases.table import Absent, Case, Cases
+from counterpoint.cases import Absent, Case, Cases
+from counterpoint.images import expand_braces
 
 REAL = os.environ.get("COUNTERPOINT_TEST_DATA")
 needs_real_files = pytest.mark.skipif(not REAL, reason="COUNTERPOINT_TEST_DATA names no folder")
@@ -73,3 +75,43 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 def hub_image(name: str) -> dict[str, Any]:
     """As the hub stores an image; the bytes are none, so that decoding them would fail."""
     return {"bytes": b"not an image", "path": f"{name}.jpg"}
+
+
+# --- published_rows.toml -------------------------------------------------------------------------
+
+TABLES = tomllib.loads(Path(__file__).with_name("published_rows.toml").read_text("utf-8"))
+
+
+def files_of(id: str) -> dict[str, Any]:
+    """The rows of each file, by its path."""
+    files = TABLES[id]["files"]
+    return {path: rows for pattern, rows in files.items() for path in expand_braces(pattern)}
+
+
+def write_rows(path: Path, rows: Any) -> None:
+    """As the suffix says. A row of a table that is a text is written as it is."""
+    if path.suffix == ".parquet":
+        image = {"bytes": b"not an image", "path": None}
+        write_parquet(path, [{k: as_image(v, image) for k, v in row.items()} for row in rows])
+    elif path.suffix == ".jsonl":
+        write(path, "\n".join(map(json.dumps, rows)))
+    elif path.suffix in (".csv", ".tsv"):
+        objects = [row for row in rows if isinstance(row, dict)]
+        if path.suffix == ".csv":
+            write_table(path, objects)
+        else:  # as the authors write it: nothing is quoted
+            lines = (map(str, cells) for cells in (objects[0], *(row.values() for row in objects)))
+            write(path, "".join("\t".join(line) + "\n" for line in lines))
+        with path.open("a") as file:
+            file.writelines(f"{row}\n" for row in rows if isinstance(row, str))
+    else:
+        write(path, json.dumps(rows))
+
+
+def as_image(value: Any, image: dict[str, Any]) -> Any:
+    return image | value if isinstance(value, dict) else value
+
+
+def write_benchmark(id: str, root: Path) -> None:
+    for path, rows in files_of(id).items():
+        write_rows(root / path, rows)
