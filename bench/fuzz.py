@@ -2,7 +2,8 @@
 
     python bench/fuzz.py --inputs 2000 --seed 1
 
-Every input must end in a result or in one sentence (a CounterpointError). Prints a table of tries
+Every input must end in a result or in one sentence (a CounterpointError), and some inputs of each
+reader in a result: else it was refused for another reason than its damage. Prints a table of tries
 and failures per reader, and ends with status 1 if there were any. An input that failed is kept as a
 file in --keep.
 """
@@ -65,6 +66,9 @@ def main() -> None:
                     if options.keep:
                         options.keep.mkdir(parents=True, exist_ok=True)
                         (options.keep / f"{total}.bin").write_bytes(data)
+            if not ends["result"]:
+                ends["failure"] += 1
+                print(f"{name}: no input was read", file=sys.stderr)
             failed += ends["failure"]
             counts = [sum(ends.values()), *ends.values()]
             table.add_row(name, *map(str, counts), f"{time.monotonic() - began:.1f}")

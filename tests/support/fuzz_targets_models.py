@@ -228,7 +228,7 @@ TARGETS = {
     ),
     "detector": Target(
         detector(DETECTOR),
-        of_json({"format": 1, "encoder": "world:base", "encoder_fingerprint": "f"}),
+        of_json({"format": 2, "encoder": "world:base", "encoder_fingerprint": "f"}),
     ),
     "detector weights": Target(detector(HEADS), of_bytes(_heads)),
 }
