@@ -24,7 +24,7 @@ from typing import Any, Final
 from reading import changed
 
 from counterpoint.generation.drafts import TextSettings, make_by_rules
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import lemma, tagged
 from counterpoint.generation.pairs import Pair

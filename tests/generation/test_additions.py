@@ -9,7 +9,7 @@ import pytest
 from caption_grammar import captions
 
 from counterpoint.generation.drafts import TextSettings, make_by_rules
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged

@@ -22,7 +22,7 @@ from counterpoint.generation.inputs.captions import (
     SourceCaption,
     open_captions,
 )
-from counterpoint.generation.inputs.source import UniqueIds
+from counterpoint.generation.pairs import UniqueIds
 from counterpoint.world.grammar import holds, read
 from counterpoint.world.scenes import read_scene
 

@@ -20,12 +20,11 @@ from caption_grammar import captions as made_captions
 from errors import raises
 from typer.testing import CliRunner
 
-from counterpoint._util.progress import Progress, Quiet
 from counterpoint.cli.app import app
 from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection
@@ -302,15 +301,12 @@ def test_uniform_captions_give_nothing_away(file: Path, tmp_path: Path) -> None:
 class Echo:
     """A writer that puts "big" before every noun it knows, and refuses the rest."""
 
-    name, kind, version, origin = "echo", "negative", "echo-1", "here"
+    name, version, origin = "echo", "echo-1", "here"
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def make(
-        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Rejection]]:
-        assert isinstance(progress, Quiet)
+    def make(self, captions: Sequence[str], seeds: Sequence[int]) -> list[list[Draft | Rejection]]:
         assert len(set(seeds)) == len(seeds) == len(captions)
         self.asked += len(captions)
         return [
@@ -342,14 +338,12 @@ def test_writers_are_asked_in_pieces_and_judged(
 class Copycat:
     """A writer that makes, of every caption, what `negclip` has made of it already."""
 
-    name, kind, version, origin = "copycat", "negative", "copycat-1", "here"
+    name, version, origin = "copycat", "copycat-1", "here"
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self.texts = dict(rows.select("caption", "text").iter_rows())
 
-    def make(
-        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Rejection]]:
+    def make(self, captions: Sequence[str], seeds: Sequence[int]) -> list[list[Draft | Rejection]]:
         return [
             [Draft(self.texts[c], "swap", "obj") if c in self.texts else Rejection("none")]
             for c in captions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, strategies as st
 from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
+    AnswerError,
     answered,
     bag_distance,
     holds,
@@ -24,156 +26,17 @@ from counterpoint.generation.llm.answers import (
     words,
 )
 from counterpoint.generation.llm.templates import ChangeLimit, read_template
-from counterpoint.generation.registry import Rejection
 
 CAPTION = "A cat resting on a laptop next to a person."
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "dog", "cat"]), max_size=7)
 
-# SugarCrepe's figures 7 to 9: caption, what was chosen, the new concept, the new sentence.
-THREE_STEPS = {
-    "llm/replace-obj": [
-        (
-            "A man is in a kitchen making pizzas.",
-            "man",
-            "woman",
-            "A woman is in a kitchen making pizzas.",
-        ),
-        (
-            "a woman seated on wall and birds besides her",
-            "wall",
-            "bench",
-            "A woman seated on a bench and birds besides her.",
-        ),
-    ],
-    "llm/replace-att": [
-        ("a blue bike parked on a side walk.", "blue", "red", "a red bike parked on a side walk."),
-        (
-            "The kitchen is clean and ready for us to see.",
-            "clean",
-            "dirty",
-            "The kitchen is dirty and ready for us to see.",
-        ),
-    ],
-    "llm/replace-rel": [
-        (
-            "The dining table near the kitchen has a bowl of fruit on it.",
-            "near",
-            "far from",
-            "The dining table far from the kitchen has a bowl of fruit on it.",
-        ),
-        (
-            "A couple of buckets in a white room.",
-            "in",
-            "outside",
-            "A couple of buckets outside a white room.",
-        ),
-    ],
-    "llm/add-obj": [
-        (
-            "An elephant standing under the shade of a tree.",
-            "elephant",
-            "squirrel",
-            "An elephant and a squirrel standing under the shade of a tree.",
-        ),
-        (
-            "A bench at the beach next to the sea",
-            "bench",
-            "umbrella",
-            "An umbrella and a bench at the beach next to the sea.",
-        ),
-    ],
-    "llm/add-att": [
-        (
-            "A large white airplane and a person on a lot.",
-            "airplane",
-            "blue",
-            "A large white and blue airplane and a person on a lot.",
-        ),
-        (
-            "three people riding horses on a beach ",
-            "three people",
-            "elderly",
-            "Three elderly people riding horses on a beach.",
-        ),
-    ],
-}
-SWAPS = {
-    "llm/swap-obj": [
-        (CAPTION, "laptop, person", "A cat resting on a person next to a laptop."),
-        (
-            "A plate of donuts with a person in the background.",
-            "a plate of donuts, a person",
-            "A person with a plate of donuts in the background.",
-        ),
-    ],
-    "llm/swap-att": [
-        (
-            "A girl in a pink shirt holding a blue umbrella.",
-            "pink, blue",
-            "A girl in a blue shirt holding a pink umbrella.",
-        ),
-        (
-            "A girl with a green shirt brushing her teeth with a blue toothbrush.",
-            "green, blue",
-            "A girl with a blue shirt brushing her teeth with a green toothbrush.",
-        ),
-    ],
-}
-# Hard positives' SWAP shots, and the words of its REPLACE prompts.
-POSITIVES = [
-    ("llm/swap", "three giraffes and two antelope", "two antelope and three giraffes"),
-    (
-        "llm/swap",
-        "a blue and white stained glass clock shows the time",
-        "a white and blue stained glass clock shows the time",
-    ),
-    (
-        "llm/swap",
-        "a bathroom with a sink, toilet and shower",
-        "a bathroom with a sink, shower and toilet",
-    ),
-    (
-        "llm/swap",
-        "there is a man wearing glasses and holding a wine bottle",
-        "there is a man holding a wine bottle and wearing glasses",
-    ),
-    ("llm/verb", "a man wearing a hat", "a man clothed in a hat"),
-    ("llm/spatial", "a dog under the table", "a dog beneath the table"),
-    ("llm/replace", "chair in conference room", "chair within conference room"),
-]
 
-
-def test_the_papers_replacements_and_additions_pass() -> None:
-    for method, examples in THREE_STEPS.items():
-        locate, propose, rewrite = read_template(method).steps
-        for caption, chosen, new, sentence in examples:
-            found = located(f"{locate.label}: {chosen}, zebras", caption, locate.label)
-            assert found == [chosen]
-            assert proposed(f"{propose.label}: {new}", caption, chosen, propose) == new
-            assert answered(f"New sentence: {sentence}", rewrite.label) == sentence
-            text = in_format_of(caption, sentence)
-            assert judge(caption, text, read_template(method).change) is None
-            assert text[0].isupper() == caption[0].isupper()
-            assert text.endswith(".") == caption.strip().endswith(".") and holds(text, new)
-
-
-def test_the_papers_swaps_pass() -> None:
-    for method, examples in SWAPS.items():
-        for caption, parts, sentence in examples:
-            text = f"Possible: Yes\nSwapped: {parts}\nNew sentence: {sentence}"
-            assert swapped(text, caption, read_template(method).steps[0]) == sentence
-            assert judge(caption, sentence, read_template(method).change) is None
-
-
-def test_the_papers_positives_pass() -> None:
-    for method, caption, text in POSITIVES:
-        assert answered(f"{text}\n", "") == text
-        assert judge(caption, text, read_template(method).change) is None
-
-
-def told(found: object) -> object:
-    """The reason of a rejection, or what was read."""
-    return found.reason if isinstance(found, Rejection) else found
+def told(read: Callable[..., object], *given: object) -> object:
+    """What was read, or the reason why nothing was."""
+    try:
+        return read(*given)
+    except AnswerError as error:
+        return str(error)
 
 
 # --- one line ----------------------------------------------------------------------------------
@@ -198,12 +61,12 @@ LINES = {
 
 
 def test_an_answer_is_one_line() -> None:
-    assert {text: told(answered(text, "New sentence")) for text in LINES} == LINES
+    assert {text: told(answered, text, "New sentence") for text in LINES} == LINES
 
 
 def test_without_a_label_an_answer_is_its_only_line() -> None:
     assert answered(" A dog. ", "") == "A dog."
-    assert answered("Sure:\nA dog.", "") == Rejection(answers.EXTRA_LINES)
+    assert told(answered, "Sure:\nA dog.", "") == answers.EXTRA_LINES
     assert answered("Nothing on a table", "") == "Nothing on a table"
 
 
@@ -226,7 +89,7 @@ SWAPPED = {
 
 def test_a_swap_is_three_lines() -> None:
     step = read_template("llm/swap-obj").steps[0]
-    assert {text: told(swapped(text, CAPTION, step)) for text in SWAPPED} == SWAPPED
+    assert {text: told(swapped, text, CAPTION, step) for text in SWAPPED} == SWAPPED
 
 
 # --- concepts ----------------------------------------------------------------------------------
@@ -235,10 +98,10 @@ def test_a_swap_is_three_lines() -> None:
 def test_what_is_located_must_be_in_the_caption() -> None:
     assert located("Things: cat, Laptop, dog, cat", CAPTION, "Things") == ["cat", "Laptop"]
     assert located('Things: ["cat", "person"].', CAPTION, "Things") == ["cat", "person"]
-    assert located("Things: lap", CAPTION, "Things") == Rejection(answers.NOT_IN_CAPTION)
-    assert located("Things: none", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
-    assert located("Things: ", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
-    assert located("Things: []", CAPTION, "Things") == Rejection(answers.NOTHING_LOCATED)
+    assert told(located, "Things: lap", CAPTION, "Things") == answers.NOT_IN_CAPTION
+    assert told(located, "Things: none", CAPTION, "Things") == answers.NOTHING_LOCATED
+    assert told(located, "Things: ", CAPTION, "Things") == answers.NOTHING_LOCATED
+    assert told(located, "Things: []", CAPTION, "Things") == answers.NOTHING_LOCATED
     assert listed("next to, on") == ["next to", "on"]
 
 
@@ -263,7 +126,7 @@ PROPOSED = {
 def test_a_new_concept_is_new() -> None:
     step = read_template("llm/replace-obj").steps[1]
     for said, expected in PROPOSED.items():
-        assert told(proposed(f"New thing: {said}", CAPTION, "laptop", step)) == expected, said
+        assert told(proposed, f"New thing: {said}", CAPTION, "laptop", step) == expected, said
 
 
 # --- sentences ---------------------------------------------------------------------------------
@@ -286,17 +149,17 @@ JUDGED = {
 
 def test_a_sentence_is_a_small_change() -> None:
     limit = ChangeLimit("words", 4, 0.4)
-    assert {text: told(judge(CAPTION, text, limit)) for text in JUDGED} == JUDGED
+    assert {text: told(judge, CAPTION, text, limit) for text in JUDGED} == JUDGED
 
 
 def test_how_much_may_change_grows_with_the_caption() -> None:
     long = " ".join(f"word{n}" for n in range(20))
     other = long.replace("word1 ", "x ").replace("word3 ", "x ").replace("word5 ", "x ")
     assert judge(long, other, ChangeLimit("words", 2, 0.15)) is None
-    assert judge(long, other, ChangeLimit("words", 2, 0.14)) == Rejection(answers.CHANGED_TOO_MUCH)
+    assert told(judge, long, other, ChangeLimit("words", 2, 0.14)) == answers.CHANGED_TOO_MUCH
     backwards = " ".join(reversed(long.split()))
     assert judge(long, backwards, ChangeLimit("bag", 0, 0.0)) is None
-    assert judge(long, backwards + " x", ChangeLimit("bag", 0, 0.0)) is not None
+    assert told(judge, long, backwards + " x", ChangeLimit("bag", 0, 0.0)) is not None
 
 
 FORMATS = [
@@ -326,7 +189,7 @@ def test_any_two_texts_can_be_judged(caption: str, said: str) -> None:
     text = in_format_of(caption, said)
     assert in_format_of(caption, text) == text or '"' in caption or said.startswith(("'", '"'))
     if caption.strip():
-        found = judge(caption, text, ChangeLimit("words", 1, 0.2))
+        found = told(judge, caption, text, ChangeLimit("words", 1, 0.2))
         assert (found is None) <= (words(text) != words(caption) and words(text) != [])
 
 

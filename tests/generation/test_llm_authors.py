@@ -17,8 +17,8 @@ import pytest
 from api_server import KEY, Server, serve
 from llm_server import Asked
 
-from counterpoint._util.progress import Quiet
 from counterpoint.generation.llm import ChatMethod, ChatModel, answers
+from counterpoint.generation.llm.templates import read_template
 from counterpoint.generation.registry import Draft, Rejection
 
 PAGE = Path(__file__).parents[2] / "docs" / "generate" / "language-models.md"
@@ -240,7 +240,7 @@ def test_trohns_example_is_a_turn_of_its_own(
     endpoint.says = PIZZA.replace("kitchen", "garage")
     with ChatModel("m") as model:
         [[made]] = ChatMethod(str(tmp_path / "trohn.toml"), model).make(
-            [KITCHEN.replace("kitchen", "garage")], [0], Quiet()
+            [KITCHEN.replace("kitchen", "garage")], [0]
         )
     turns = endpoint.asked[0].body["messages"]
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
@@ -250,33 +250,35 @@ def test_trohns_example_is_a_turn_of_its_own(
     assert isinstance(made, Draft) and made.text == "A woman is in a garage making pizzas."
 
 
-@pytest.mark.parametrize(("name", "caption", "answer", "reason"), ANSWERS)
 def test_an_answer_in_the_authors_form_is_read(
-    server: Server,
-    local_network: None,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    caption: str,
-    answer: str,
-    reason: str,
+    server: Server, local_network: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path))
-    endpoint = server.new_endpoint()
-    endpoint.says = answer
-    file = tmp_path / f"{name}.toml"
-    template = (TEMPLATES | OTHERS)[name]
-    file.write_text(template)
-    with ChatModel("m") as model:
-        [[made]] = ChatMethod(str(file), model).make([caption], [0], Quiet())
-    sent = question(endpoint.asked[0].body)
-    told = tomllib.loads(template)["steps"][0]
-    assert sent == f"PASTE\n\n{told['ask'].strip().replace('{caption}', caption)}"
-    if reason:
-        assert made == Rejection(reason)
-    else:
-        assert isinstance(made, Draft)
+    for number, (name, caption, answer, reason) in enumerate(ANSWERS):
+        endpoint = server.new_endpoint()
+        endpoint.says = answer
+        file = tmp_path / f"{name}.toml"
+        template = (TEMPLATES | OTHERS)[name]
+        file.write_text(template)
+        with ChatModel("m", tmp_path / str(number)) as model:
+            [[made]] = ChatMethod(str(file), model).make([caption], [0])
+        sent = question(endpoint.asked[0].body)
+        step = tomllib.loads(template)["steps"][0]
+        assert sent == f"PASTE\n\n{step['ask'].strip().replace('{caption}', caption)}"
+        if reason:
+            assert made == Rejection(reason), (name, answer)
+            continue
+        assert isinstance(made, Draft), (name, answer, made)
         said = answer.strip().lower().rstrip(".")  # the caption's capital and full stop are kept
         assert said.endswith(made.text.lower().rstrip(".")) and made.text != caption
+
+
+def test_the_papers_examples_are_small_changes_for_our_own_templates() -> None:
+    for name, caption, answer, reason in ANSWERS:
+        if not reason:
+            own = name.replace("sugarcrepe-", "llm/").replace("hp-", "llm/")
+            sentence = answer.strip().splitlines()[-1].rpartition(": ")[2]
+            text = answers.in_format_of(caption, sentence)
+            answers.judge(caption, text, read_template(own).change)
+            assert text[0].isupper() == caption[0].isupper()

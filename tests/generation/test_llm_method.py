@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-import struct
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
@@ -23,12 +20,9 @@ from typer.testing import CliRunner
 
 import counterpoint.generation.llm as package
 from counterpoint._util.errors import ModelError
-from counterpoint._util.progress import Quiet
 from counterpoint.cli.app import app
-from counterpoint.generation.llm import answers
-from counterpoint.generation.llm.method import ChatMethod
-from counterpoint.generation.llm.model import ChatModel, messages
-from counterpoint.generation.llm.templates import names, read_template
+from counterpoint.generation.llm import ChatMethod, ChatModel, answers
+from counterpoint.generation.llm.templates import messages, names, read_template
 from counterpoint.generation.registry import Draft, Rejection
 
 CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(12)]
@@ -56,18 +50,6 @@ def endpoint(
     return server.new_endpoint()
 
 
-class Counting:
-    """A progress that adds up."""
-
-    def __init__(self) -> None:
-        self.bars: dict[str, tuple[int, list[int]]] = {}
-
-    def start(self, what: str, total: int):
-        steps: list[int] = []
-        self.bars[what] = (total, steps)
-        return steps.append
-
-
 def make(
     name: str,
     captions: list[str] = CAPTIONS,
@@ -77,7 +59,7 @@ def make(
 ) -> list[Draft | Rejection]:
     seeds = SEEDS[: len(captions)] if seeds is None else seeds
     with ChatModel(model) as served:
-        made = ChatMethod(name, served).make(captions, seeds, Quiet())
+        made = ChatMethod(name, served).make(captions, seeds)
     assert all(len(each) == 1 for each in made)
     return [each for [each] in made]
 
@@ -133,30 +115,30 @@ def test_the_same_seed_makes_the_same_and_another_another(endpoint: Endpoint) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names())
-def test_every_method_makes_its_kind(endpoint: Endpoint, name: str) -> None:
+def test_every_method_makes_its_kind(endpoint: Endpoint) -> None:
     caption = "Cats and some dogs."
-    [made] = make(name, [caption], [1])
-    template = read_template(name)
-    assert isinstance(made, Draft), made
-    assert (made.type, made.subtype) == (template.type, template.subtype)
-    assert made.text.endswith(".") and made.text[0].isupper() and made.text != caption
-    if template.type == "swap":
-        assert made.text.lower() == "dogs and some cats."
-    assert len(endpoint.asked) == len(template.steps)
+    for name in names():
+        before, template = len(endpoint.asked), read_template(name)
+        [made] = make(name, [caption], [1], model=name)
+        assert isinstance(made, Draft), made
+        assert (made.type, made.subtype) == (template.type, template.subtype)
+        assert made.text.endswith(".") and made.text[0].isupper() and made.text != caption
+        if template.type == "swap":
+            assert made.text.lower() == "dogs and some cats."
+        assert len(endpoint.asked) - before == len(template.steps)
 
 
 def test_the_version_names_the_template_and_what_answered(endpoint: Endpoint) -> None:
     with ChatModel("m") as model:
         method = ChatMethod("llm/swap-obj", model)
-        assert (method.name, method.kind, method.version) == ("llm/swap-obj", "negative", "1 m")
-        method.make(CAPTIONS[:1], [1], Quiet())
+        assert (method.name, method.version) == ("llm/swap-obj", "1 m")
+        method.make(CAPTIONS[:1], [1])
         assert method.version == "1 snapshot-1"
         endpoint.model = "snapshot-2"
         again = ChatMethod("llm/swap-obj", model)
-        again.make(CAPTIONS[:1], [1], Quiet())
+        again.make(CAPTIONS[:1], [1])
         assert again.version == "1 snapshot-1"  # kept with the answer
-        again.make(CAPTIONS[:2], [1, 1], Quiet())
+        again.make(CAPTIONS[:2], [1, 1])
         assert again.version == "1 snapshot-1+snapshot-2"
 
 
@@ -171,7 +153,7 @@ def test_ones_own_template_and_another_number_of_examples(
     with ChatModel("m") as model:
         method = ChatMethod(str(path), model, shots=7)
         assert method.name.startswith("llm/mine@") and method.version == "my 2+7-shots m"
-        [[made]] = method.make(CAPTIONS[:1], [1], Quiet())
+        [[made]] = method.make(CAPTIONS[:1], [1])
     assert isinstance(made, Draft) and (made.type, made.subtype) == ("replace", "obj")
     for asked in questions(endpoint):
         assert len(asked.body["messages"]) == 15
@@ -180,45 +162,24 @@ def test_ones_own_template_and_another_number_of_examples(
         assert shown == [shot.answer for shot in step.shots] and len(shown) == 7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("caption", "says", "text", "sentence"),
-    [
-        ("a red box", "a blue box.", "a blue box", True),
-        ("a red box", "'A blue box.'", "a blue box", True),
-        ("a red box", "a blue box", "a blue box", False),
-        ("A red box.", "A blue box.", "A blue box.", True),
-        ("is it red?", "is it blue?", "is it blue?", False),
-    ],
-)
-def test_whether_the_model_wrote_a_sentence_is_kept(
-    endpoint: Endpoint, caption: str, says: str, text: str, sentence: bool
-) -> None:
-    endpoint.says = says
-    [made] = make("llm/verb", [caption])
-    assert isinstance(made, Draft) and (made.text, made.sentence) == (text, sentence)
+def test_whether_the_model_wrote_a_sentence_is_kept(endpoint: Endpoint) -> None:
+    for number, (caption, says, text, sentence) in enumerate(
+        [
+            ("a red box", "a blue box.", "a blue box", True),
+            ("a red box", "'A blue box.'", "a blue box", True),
+            ("a red box", "a blue box", "a blue box", False),
+            ("A red box.", "A blue box.", "A blue box.", True),
+            ("is it red?", "is it blue?", "is it blue?", False),
+        ]
+    ):
+        endpoint.says = says
+        [made] = make("llm/verb", [caption], model=f"m{number}")
+        assert isinstance(made, Draft) and (made.text, made.sentence) == (text, sentence)
 
 
-def test_progress_is_told_of_every_step(endpoint: Endpoint) -> None:
-    for _ in range(2):  # new, and kept
-        progress = Counting()
-        with ChatModel("m") as model:
-            method = ChatMethod("llm/add-obj", model)
-            method.make([*CAPTIONS, CAPTIONS[0], ""], [*SEEDS, SEEDS[0], 1], progress)
-        assert list(progress.bars) == [f"llm/add-obj {n}" for n in ("locate", "propose", "rewrite")]
-        assert all(sum(steps) == total == 13 for total, steps in progress.bars.values())
-    assert len(endpoint.asked) == 36  # a repeated caption is asked about once
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_than_so_many_at_a_time(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    monkeypatch.setenv("COUNTERPOINT_API_CONCURRENCY", str(limit))
-    endpoint.delay = 0.02 if limit == 1 else 0.1
-    make("llm/swap-att")
-    assert endpoint.most_active == limit
+def test_a_repeated_caption_is_asked_about_once(endpoint: Endpoint) -> None:
+    made = make("llm/add-obj", [*CAPTIONS, CAPTIONS[0], ""], [*SEEDS, SEEDS[0], 1])
+    assert made[12] == made[0] and len(endpoint.asked) == 36
 
 
 @pytest.mark.slow
@@ -232,19 +193,17 @@ def test_another_model_is_another_question(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("says", "reason"),
-    [
-        ("Possible: No", answers.ANSWERED_NO),
-        ("Sure, I can!", answers.no_line("New sentence")),
-        ("", answers.CUT_OFF),
-        ("Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.", answers.NOT_IN_CAPTION),
-    ],
-)
-def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint, says: str, reason: str) -> None:
-    endpoint.says = says
-    assert why(make("llm/swap-obj")) == {reason: 12}
-    assert why(make("llm/swap-obj")) == {reason: 12} and len(endpoint.asked) == 12
+def test_a_useless_answer_is_counted_and_kept(endpoint: Endpoint) -> None:
+    useless = {
+        "Possible: No": answers.ANSWERED_NO,
+        "Sure, I can!": answers.no_line("New sentence"),
+        "": answers.CUT_OFF,
+        "Possible: Yes\nSwapped: tin, can\nNew sentence: A tin.": answers.NOT_IN_CAPTION,
+    }
+    for number, (endpoint.says, reason) in enumerate(useless.items(), 1):
+        for _ in range(2):
+            assert why(make("llm/swap-obj", model=f"m{number}")) == {reason: 12}
+        assert len(endpoint.asked) == 12 * number
 
 
 def test_a_model_that_does_not_keep_the_form_is_an_error(
@@ -326,41 +285,23 @@ def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["429", "500", "503", "408", "cut", "html", "empty", "reset"])
-def test_a_passing_fault_is_tried_again(endpoint: Endpoint, fault: str) -> None:
-    expected = make("llm/replace-obj", CAPTIONS[:4])
-    endpoint.faults.extend([fault] * 2)
-    assert make("llm/replace-obj", CAPTIONS[4:8], SEEDS[:4]) != expected
-    assert not endpoint.faults and endpoint.answered == 24
+def test_a_passing_fault_is_tried_again(endpoint: Endpoint) -> None:
+    """Which faults pass is the client's: models/test_api_faults.py."""
+    endpoint.faults.extend(["", "503", "cut", "reset"])
+    assert why(make("llm/replace-obj", CAPTIONS[:4])) == {"": 4}
+    assert not endpoint.faults and endpoint.answered == 12
 
 
 @pytest.mark.slow
-def test_a_timeout_is_tried_again(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOINT_API_TIMEOUT", "1")
-    endpoint.faults.append("slow")
-    assert why(make("llm/swap-obj", CAPTIONS[:1])) == {"": 1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ("500", "Error code: 500"),
-        ("html", "text/html that is not a whole chat completion"),
-        ("quota", "exceeded your quota"),
-        ("401", "check OPENAI_API_KEY"),
-        ("404", "check the model's name"),
-        ("400", "rejects a request"),
-    ],
-)
-def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint, fault: str, words: str) -> None:
-    endpoint.always_fault = fault
-    with pytest.raises(ModelError) as error:
-        make("llm/swap-obj")
-    said = str(error.value)
-    assert words in said and said.startswith("language model m: ") and KEY not in said
-    assert said.endswith(".") and "\n" not in said
-    assert len(endpoint.asked) <= 3  # a mistyped address is not asked for all captions
+def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint) -> None:
+    for fault, words in [("500", "Error code: 500"), ("400", "rejects a request")]:
+        before, endpoint.always_fault = len(endpoint.asked), fault
+        with pytest.raises(ModelError) as error:
+            make("llm/swap-obj")
+        said = str(error.value)
+        assert words in said and said.startswith("language model m: ") and KEY not in said
+        assert said.endswith(".") and "\n" not in said
+        assert len(endpoint.asked) - before <= 3  # a mistyped address is not asked for all captions
 
 
 @pytest.mark.slow
@@ -371,29 +312,6 @@ def test_a_hopeless_fault_keeps_what_was_answered(endpoint: Endpoint) -> None:
     answered = endpoint.answered
     assert why(make("llm/swap-obj")) == {"": 12}
     assert answered >= 6 and endpoint.answered - 12 <= 8  # those in flight at most
-
-
-def test_a_server_that_resets_is_one_sentence(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        listening.settimeout(10)
-
-        def reset() -> None:
-            for _ in range(3):
-                connection, _ = listening.accept()
-                linger = struct.pack("ii", 1, 0)  # closing sends RST
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                connection.close()
-
-        thread = threading.Thread(target=reset)
-        thread.start()
-        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-        with raises("E-ENDPOINT-FAILED"):
-            make("llm/swap-obj")
-        thread.join()  # after three attempts
 
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
@@ -444,27 +362,27 @@ def test_half_a_character_can_be_written(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names())
 def test_the_estimate_bounds_the_requests(
-    endpoint: Endpoint, name: str, monkeypatch: pytest.MonkeyPatch
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTERPOINT_API_PRICE", "3,15")
-    captions = [*CAPTIONS[:5], "", "😀"]
-    with ChatModel("m") as model:
-        method = ChatMethod(name, model)
-        before = method.estimate(captions)
-        assert before == method.estimate([*captions, ""]) and endpoint.asked == []
-        made = method.make(captions, list(range(7)), Quiet())
-        used = model.usage()
-    assert all(isinstance(each, Draft) for [each] in made[:5])
-    assert before.requests == len(endpoint.asked) == used["answers"]
-    sent = [a.body["messages"] for a in questions(endpoint)]
-    characters = sum(len(message["content"]) for talk in sent for message in talk)
-    frames = 4 * sum(len(talk) for talk in sent)
-    assert before.tokens_in == pytest.approx(characters / 4 + frames, rel=0.05)
-    assert 0 < before.tokens_out < 5 * sum(s.max_tokens for s in read_template(name).steps)
-    cost = (3 * before.tokens_in + 15 * before.tokens_out) / 1e6
-    assert before.cost == pytest.approx(cost, abs=1e-4)
+    captions = [*CAPTIONS[:3], "", "😀"]
+    for name in names():
+        start = len(endpoint.asked)
+        with ChatModel(name) as model:
+            method = ChatMethod(name, model)
+            before = method.estimate(captions)
+            assert before == method.estimate([*captions, ""]) and len(endpoint.asked) == start
+            made = method.make(captions, list(range(5)))
+        assert all(isinstance(each, Draft) for [each] in made[:3])
+        assert before.requests == len(endpoint.asked) - start
+        sent = [a.body["messages"] for a in questions(endpoint)[start:]]
+        characters = sum(len(message["content"]) for talk in sent for message in talk)
+        frames = 4 * sum(len(talk) for talk in sent)
+        assert before.tokens_in == pytest.approx(characters / 4 + frames, rel=0.05)
+        assert 0 < before.tokens_out < 3 * sum(s.max_tokens for s in read_template(name).steps)
+        cost = (3 * before.tokens_in + 15 * before.tokens_out) / 1e6
+        assert before.cost == pytest.approx(cost, abs=1e-4)
 
 
 def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,22 +396,21 @@ def test_without_a_price_there_is_no_cost(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names())
-def test_a_dry_run_prints_what_would_be_sent(endpoint: Endpoint, name: str) -> None:
-    with ChatModel("m") as model:
-        method = ChatMethod(name, model)
-        printed = list(method.dry_run(CAPTIONS, 2))
-        assert endpoint.asked == [] and not model.folder.exists()
-        assert len(printed) == 2 * len(method.template.steps)
-        method.make(CAPTIONS[:1], [1], Quiet())
-    first = questions(endpoint)[0].body
-    talk = "\n".join(f"[{m['role']}]\n{m['content']}" for m in first["messages"])
-    assert printed[0].split("\n", 1)[1] == talk
-    step = method.template.steps[0]
-    assert f"temperature {step.temperature:g}, at most {step.max_tokens} tokens" in printed[0]
-    if len(method.template.steps) == 3:
-        assert "<one of the answers to locate>" in printed[1]
-        assert "<the answer to propose>" in printed[2]
+def test_prompts_are_what_would_be_sent(endpoint: Endpoint) -> None:
+    for name in names():
+        with ChatModel(name) as model:
+            method, start = ChatMethod(name, model), len(endpoint.asked)
+            printed = list(method.prompts(CAPTIONS[0]))
+            assert len(endpoint.asked) == start and len(printed) == len(method.template.steps)
+            method.make(CAPTIONS[:1], [1])
+        first = questions(endpoint)[start].body
+        talk = "\n".join(f"[{m['role']}]\n{m['content']}" for m in first["messages"])
+        assert printed[0].split("\n", 1)[1] == talk
+        step = method.template.steps[0]
+        assert f"temperature {step.temperature:g}, at most {step.max_tokens} tokens" in printed[0]
+        if len(method.template.steps) == 3:
+            assert "<one of the answers to locate>" in printed[1]
+            assert "<the answer to propose>" in printed[2]
 
 
 def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
@@ -501,5 +418,5 @@ def test_a_dry_run_needs_no_server_and_names_what_is_not_asked(
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     method = ChatMethod("llm/swap", ChatModel("m"))
-    [line] = method.dry_run(["a dog"], 5)
+    [line] = method.prompts("a dog")
     assert line.endswith(answers.needs("and")) and "a dog" in line

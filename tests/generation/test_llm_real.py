@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm import ChatMethod, ChatModel
 from counterpoint.generation.llm.answers import words
-from counterpoint.generation.llm.method import ChatMethod
-from counterpoint.generation.llm.model import ChatModel
 from counterpoint.generation.llm.templates import names
 from counterpoint.generation.registry import Draft
 
@@ -36,11 +34,11 @@ def test_a_real_model_is_understood(
     with ChatModel(MODEL, tmp_path / "answers") as model:
         method = ChatMethod(name, model)
         expected = method.estimate(CAPTIONS)
-        made = method.make(CAPTIONS, [1, 2], Quiet())
-        used = model.usage()
-        assert 1 <= used["answers"] <= expected.requests
-        assert method.make(CAPTIONS, [1, 2], Quiet()) == made
-        assert model.usage() == used  # nothing was asked again
+        made = method.make(CAPTIONS, [1, 2])
+        used = model.client.usage.answers
+        assert 1 <= used <= expected.requests
+        assert method.make(CAPTIONS, [1, 2]) == made
+        assert model.client.usage.answers == used  # nothing was asked again
     for caption, [each] in zip(CAPTIONS, made, strict=True):
         if isinstance(each, Draft):
             assert words(each.text) != words(caption)

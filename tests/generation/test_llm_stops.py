@@ -18,9 +18,7 @@ import pytest
 from api_server import KEY, Endpoint, serve
 from errors import raises
 
-from counterpoint._util.progress import Quiet
-from counterpoint.generation.llm.method import ChatMethod
-from counterpoint.generation.llm.model import ChatModel
+from counterpoint.generation.llm import ChatMethod, ChatModel
 from counterpoint.generation.run import Parts
 
 pytestmark = pytest.mark.faults
@@ -28,14 +26,13 @@ pytestmark = pytest.mark.faults
 MAKE = """
 import json, sys
 from pathlib import Path
-from counterpoint.generation.llm.method import ChatMethod
-from counterpoint.generation.llm.model import ChatModel
-from counterpoint._util.progress import Quiet
+from counterpoint.generation.llm import ChatMethod, ChatModel
 captions = [f"cat{n} sits by the red box and a dog{n}" for n in range(int(sys.argv[2]))]
 with ChatModel("m", Path(sys.argv[1])) as model:
     method = ChatMethod("llm/replace-obj", model)
-    made = method.make(captions, list(range(len(captions))), Quiet())
-    print(json.dumps([made, method.version, model.usage()]))
+    made = method.make(captions, list(range(len(captions))))
+    sent = model.client.usage.answers if model.form is not None else 0
+    print(json.dumps([made, method.version, sent]))
 """
 COUNT, LIMIT = 30, 4
 
@@ -56,8 +53,9 @@ def here(folder: Path) -> list[Any]:
     """What a child would print."""
     with ChatModel("m", folder) as model:
         method = ChatMethod("llm/replace-obj", model)
-        made = method.make(CAPTIONS, list(range(COUNT)), Quiet())
-        return json.loads(json.dumps([made, method.version, model.usage()]))
+        made = method.make(CAPTIONS, list(range(COUNT)))
+        sent = model.client.usage.answers if model.form is not None else 0
+        return json.loads(json.dumps([made, method.version, sent]))
 
 
 def start(folder: Path, endpoint: Endpoint) -> subprocess.Popen[bytes]:
@@ -110,7 +108,7 @@ def test_what_is_stopped_loses_what_was_in_flight(
         child.communicate(timeout=60)
 
         endpoint.prompt = math.inf
-        made, version, usage = finish(start(folder, endpoint))
+        made, version, sent = finish(start(folder, endpoint))
         asked_in_all = len(endpoint.asked)
         again = here(folder)
     assert [made, version] == expected[:2] == again[:2]
@@ -118,8 +116,8 @@ def test_what_is_stopped_loses_what_was_in_flight(
     assert len(times) == 3 * COUNT
     # Answers that were on their way when the kill came may be lost with those that were awaited.
     assert sum(times.values()) - len(times) <= 3 * 2 * LIMIT
-    assert usage["answers"] <= 3 * COUNT - 13 - 25 - 30 + 3 * LIMIT
-    assert again[2]["answers"] == 0 and len(endpoint.asked) == asked_in_all
+    assert sent <= 3 * COUNT - 13 - 25 - 30 + 3 * LIMIT
+    assert again[2] == 0 and len(endpoint.asked) == asked_in_all
 
 
 def test_every_server_gives_its_own_answers(

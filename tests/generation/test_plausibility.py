@@ -21,7 +21,7 @@ from counterpoint.generation.drafts import (
     open_ranker,
     ranked,
 )
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.plausibility import fit, load, shipped, words_of, write
 from counterpoint.generation.registry import Draft

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from counterpoint.generation.drafts import TextSettings, make_by_rules
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import inflected, tagged

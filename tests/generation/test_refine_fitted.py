@@ -13,7 +13,13 @@ from test_refine import Bench, pair, read, write
 
 from counterpoint._util.progress import Quiet
 from counterpoint.generation.pairs import Pair, read_about
-from counterpoint.generation.refinement import BlindResult, Refined, RefineSettings, rounds
+from counterpoint.generation.refinement import (
+    BlindResult,
+    Refined,
+    RefineSettings,
+    refining,
+    scores,
+)
 from counterpoint.generation.refinement.negatives import Negatives, gather, pieces
 from counterpoint.models.blind import FITTED, Differences
 
@@ -128,7 +134,7 @@ def test_the_order_of_the_file_does_not_matter_but_the_seed_does(
     for number, (some, seed, piece) in enumerate(
         ((pairs, 0, 20_000), (shuffled, 0, 20_000), (pairs, 0, 7), (pairs, 1, 20_000))
     ):
-        monkeypatch.setattr(rounds, "_PIECE", piece)
+        monkeypatch.setattr(scores, "_PIECE", piece)
         source = write(tmp_path / f"{number}.parquet", some)
         found = bench.refine(source, "ngram", name=f"{number}-out.parquet", seed=seed)
         rows = read(tmp_path / f"{number}-out.parquet").select("source", "caption", "text")
@@ -147,7 +153,7 @@ def test_nothing_is_removed_where_there_is_nothing_to_find(bench: Bench, tmp_pat
 
 
 def test_rounds_end(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "ROUNDS", 1)
+    monkeypatch.setattr(refining, "ROUNDS", 1)
     source = write(tmp_path / "in.parquet", shortcut_pairs(300))
     found = bench.refine(source, "ngram", goal=0.0)  # cannot be had
     assert len(found.rounds) == 2 and found.rounds[-1].pairs == found.after
@@ -180,8 +186,8 @@ def test_a_group_at_its_goal_is_left_as_it_is() -> None:
     model, everything = Says(groups), np.ones(800, dtype=bool)
     negatives = Negatives(groups, ("goal", "above"), keys, 0, 0)
     settings = RefineSettings(blind=(), zero_bins=2)
-    kept, found, _ = rounds.refine_in_rounds(
-        [model], static, everything, negatives, settings, Quiet()
+    kept, found, _ = refining.refine_in_rounds(
+        {"says": model}, static, everything, negatives, settings, Quiet()
     )
     assert "goal" in found[0].above and len(found) > 3
     assert all("goal" not in one.above for one in found[1:])
@@ -196,7 +202,7 @@ def test_captions_of_one_image_are_on_one_side(tmp_path: Path) -> None:
     """Pairs without an image stand for themselves; the others go by their image."""
     pairs = [*shortcut_pairs(40)]
     source = write(tmp_path / "in.parquet", pairs)
-    found = rounds.FittedScores("ngram", "blind:ngram", source, gather(source, (), 0))
+    found = scores.FittedScores("blind:ngram", source, gather(source, (), 0))
     images = pl.concat(pieces(source))["image"].to_list()
     clusters = found.differences.clusters
     assert len(set(zip(images, clusters, strict=True))) == len(set(images)) == 20

@@ -16,13 +16,16 @@ from support import FEW
 from counterpoint.cases.files import read_cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.generation.images.backends import DrawnImage, ImageFolder, Want
-from counterpoint.generation.images.photographs import (
+from counterpoint.generation.images.renderings import (
     CHANGES,
+    DRAWN,
     PhotoChanges,
     Rendered,
+    Scenery,
+    _draw,
+    record_of,
     refusal,
 )
-from counterpoint.generation.images.renderings import DRAWN, Scenery, _draw, record_of
 from counterpoint.generation.registry import Rejection
 from counterpoint.images.pictures import Picture
 

@@ -11,7 +11,7 @@ import pytest
 from caption_grammar import captions
 
 from counterpoint.generation.drafts import MadePairs, TextSettings, make_by_rules
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import (
     Put,

@@ -16,7 +16,7 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
 from counterpoint.cli.pairs import export
 from counterpoint.generation.export.groups import Group, Text
-from counterpoint.generation.export.sampling import CappedSample, changed_words, read_caps
+from counterpoint.generation.export.sampling import capped_sample, changed_words, read_caps
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 
 NOUNS = ("dog", "cat", "bus")
@@ -37,7 +37,7 @@ def made(choices: list[tuple[int, int, int]]) -> list[Group]:
 
 def kept(groups: list[Group], caps: dict[str, float], seed: int = 0):
     left_out: Counter[str] = Counter()
-    found = list(CappedSample(groups, caps, seed, Path("p.parquet")).of(groups, left_out))
+    found = list(capped_sample(groups, caps, seed, Path("p.parquet")).of(groups, left_out))
     return found, left_out
 
 

@@ -297,14 +297,14 @@ def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
 def _print_prompts(
     captions: Captions, names: Sequence[str], model: str, shots: int | None, count: int
 ) -> None:
-    from itertools import islice
+    from itertools import chain, islice
 
     from counterpoint.generation.llm import ChatMethod, ChatModel
 
     chosen = [source.caption for source in islice(captions, count)]
     for name in names:
         method = ChatMethod(name, ChatModel(model), shots)
-        for prompt in method.dry_run(chosen, count):
+        for prompt in chain.from_iterable(map(method.prompts, chosen)):
             output.print(prompt, soft_wrap=True)
             output.print()
 

@@ -25,7 +25,7 @@ from counterpoint.cases import normal
 from counterpoint.generation.caption_parts import replaced
 from counterpoint.generation.checks.checking import CheckResult, check
 from counterpoint.generation.checks.surface import uniform
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged, unreadable

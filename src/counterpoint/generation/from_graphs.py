@@ -27,6 +27,7 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint.cases import ImageRef
 from counterpoint.generation.drafts import CAPTIONS, MADE, Counts, DraftChecker, TextSettings
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.inputs.scene_graphs import (
     Box,
     Graph,
@@ -36,7 +37,6 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_graphs,
     read_sizes,
 )
-from counterpoint.generation.inputs.source import SourceCaption
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import GRAPH_METHODS, Draft
 from counterpoint.generation.run import Generated, with_counts

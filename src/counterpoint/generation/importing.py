@@ -24,7 +24,7 @@ from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import PROMPTS
 from counterpoint.generation.drafts import Counts, DraftChecker, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.pairs import (
     KINDS,
     SUBTYPES,

@@ -127,6 +127,22 @@ def stable_random(*parts: object, bytes: int = 8) -> int:
     return int.from_bytes(blake2b(joined, digest_size=bytes).digest())
 
 
+class UniqueIds:
+    """Makes repeated ids unique: the second `7` is `7~2`."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._times: dict[str, int] = {}
+
+    def __call__(self, id: str) -> str:
+        unique = id
+        while unique in self._seen:
+            self._times[id] = self._times.get(id, 1) + 1
+            unique = f"{id}~{self._times[id]}"
+        self._seen.add(unique)
+        return unique
+
+
 def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
     """Pairs as rows of the table."""
     spans = [changed_span(pair.caption, pair.text) for pair in pairs]

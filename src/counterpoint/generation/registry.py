@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from counterpoint._util.progress import Progress
 from counterpoint._util.registry import Registry
 from counterpoint.generation.pairs import Kind, Type
 
@@ -58,28 +57,6 @@ class Rule:
     version: str
     summary: str
     make: Make
-
-
-class BatchMethod(Protocol):
-    """A method that takes many captions at once, such as a language model."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def kind(self) -> Kind: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def origin(self) -> str:
-        """Where its texts come from. Work begun with another origin is not resumed."""
-
-    def make(
-        self, captions: Sequence[str], seeds: Sequence[int], progress: Progress
-    ) -> list[list[Draft | Rejection]]:
-        """The drafts of each caption, and the reasons why there are no more."""
 
 
 _HOME: Final = "counterpoint.generation.rules"

@@ -17,10 +17,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
@@ -43,7 +43,7 @@ from counterpoint.generation.drafts import (
     seed_of,
 )
 from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.source import SourceCaption
+from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import version as language_version
 from counterpoint.generation.pairs import (
@@ -55,13 +55,15 @@ from counterpoint.generation.pairs import (
     tabulate,
     write_pairs,
 )
-from counterpoint.generation.registry import BatchMethod
+
+if TYPE_CHECKING:
+    from counterpoint.generation.llm import ChatMethod
 
 REPEATED: Final = "duplicate: made before"
 PIECE: Final = 1000  # captions
 _RULES: Final = "rules"
 _AHEAD: Final = 2  # pieces that wait per process
-_ASKED: Final = 64  # captions per call of a batch method: the progress bar moves this often
+_ASKED: Final = 64  # captions that a language model is asked about at a time: one step of the bar
 _SETTINGS: Final = "settings.json"
 
 
@@ -176,7 +178,7 @@ def generate(
     settings: TextSettings,
     out: Path,
     *,
-    writers: Sequence[BatchMethod] = (),
+    writers: Sequence[ChatMethod] = (),
     workers: int | None = None,
     engine: str = "local",
     ray_address: str = "local",
@@ -185,11 +187,12 @@ def generate(
     """Make the pairs file `out`. After a stop of any kind, the same call resumes.
 
     `settings.methods` are rules, made by `workers` processes of this machine (by default one per
-    core) or, with the engine `ray`, of a cluster; `writers` are other methods, called one after
-    another.
+    core) or, with the engine `ray`, of a cluster; `writers` are methods of language models, called
+    one after another.
     """
     shown = progress or Quiet()
-    check_engine(engine)
+    if engine != "local":
+        check_engine(engine)
     require_parquet(out)  # now, not after all the work
     about = _about(captions, settings, writers)
     with reserved(out):
@@ -199,8 +202,11 @@ def generate(
         if settings.methods:
             advance = shown.start(_RULES, captions.total)
             missing = parts.missing(captions, _RULES, advance)
+            first = list(islice(missing, 2))
+            missing = chain(first, missing)
             alone = engine == "local" and (workers or os.cpu_count() or 1) == 1
-            if alone or _few(captions, settings):
+            model = settings.kind == "negative" and is_model(settings.plausible)
+            if len(first) < 2 or alone or model:  # a model is loaded once
                 for piece, path in missing:
                     write_part(path, *make_by_rules(piece, settings))
                     advance(len(piece))
@@ -218,14 +224,8 @@ def generate(
     return Generated.of(rows, counts)
 
 
-def _few(captions: Captions, settings: TextSettings) -> bool:
-    """Whether rules work in this process only: on one piece, or with a model to load once."""
-    one_piece = captions.total is not None and captions.total <= PIECE
-    return one_piece or (settings.kind == "negative" and is_model(settings.plausible))
-
-
 def _about(
-    captions: Captions, settings: TextSettings, writers: Sequence[BatchMethod]
+    captions: Captions, settings: TextSettings, writers: Sequence[ChatMethod]
 ) -> dict[str, Any]:
     words, language, plausibility = _words(settings)
     return {
@@ -263,19 +263,16 @@ def _made_before(out: Path, about: dict[str, Any]) -> Generated:
 
 
 def _by_writer(
-    piece: list[SourceCaption], settings: TextSettings, writer: BatchMethod, advance: Advance
+    piece: list[SourceCaption], settings: TextSettings, writer: ChatMethod, advance: Advance
 ) -> MadePairs:
-    """A piece by one batch method.
-
-    The method itself stores its answers, so an interrupted piece is not paid for twice.
-    """
+    """A piece by a language model, whose answers are stored: they are never paid for twice."""
     counts: Counts = Counter()
     pairs: list[Pair] = []
     for start in range(0, len(piece), _ASKED):
         some = piece[start : start + _ASKED]
         kept = readable(some, counts)
         seeds = [seed_of(settings.seed, writer.name, source) for source in kept]
-        answers = writer.make([source.caption for source in kept], seeds, Quiet())
+        answers = writer.make([source.caption for source in kept], seeds)
         for source, drafts in zip(kept, answers, strict=True):
             checker = DraftChecker(source, settings, counts)
             pairs += checker.accepted(drafts, writer.name, writer.version)

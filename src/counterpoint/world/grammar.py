@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -63,11 +63,8 @@ class Phrase:
         return value
 
     def with_value(self, attribute: Attribute, value: str | None) -> Phrase:
-        if attribute == "size":
-            return replace(self, size=value)
-        if attribute == "colour":
-            return replace(self, colour=value)
-        return replace(self, texture=value)
+        said: dict[str, Any] = {attribute: value}
+        return replace(self, **said)
 
     def fits(self, thing: Thing) -> bool:
         return self.shape == thing.shape and all(
@@ -96,12 +93,9 @@ def holds(statement: Statement, scene: Scene) -> bool:
 
 def write(statement: Statement, synonyms: Mapping[str, str] | None = None) -> str:
     """The caption of a statement; words in `synonyms` are replaced."""
-    say = synonyms or {}
-    joint = statement.relation
-    if joint is None:
-        words = [_noun_phrase(p, "the", say) for p in (statement.first, statement.second)]
-        return " and ".join(words)
-    first, second = (_noun_phrase(p, "a", say) for p in (statement.first, statement.second))
+    say, joint = synonyms or {}, statement.relation or "and"
+    article = "a" if statement.relation else "the"
+    first, second = (_noun_phrase(p, article, say) for p in (statement.first, statement.second))
     return f"{first} {say.get(joint, joint)} {second}"
 
 
@@ -116,10 +110,7 @@ def read(text: str) -> Statement:
     """Parse a caption; synonyms become the words they stand for."""
     match = _SENTENCE.fullmatch(text)
     if match is None:
-        raise GrammarError(
-            "E-CAPTION-NOT-WORLD",
-            f"{text!r} is not a caption of the world: no 'and' and no relation.",
-        )
+        raise _fault(text, "no 'and' and no relation")
     joint = match["joint"]
     article = "the" if joint == "and" else "a"
     first, second = (_read_phrase(match[part], article, text) for part in ("first", "second"))
@@ -130,26 +121,21 @@ def _read_phrase(text: str, article: str, caption: str) -> Phrase:
     found_article, *words = text.split(" ")
     noun = CANONICAL.get(words[-1]) if words else None
     if noun not in SHAPES:
-        raise GrammarError(
-            "E-CAPTION-NOT-WORLD",
-            f"{caption!r} is not a caption of the world: {text!r} names no shape.",
-        )
+        raise _fault(caption, f"{text!r} names no shape")
     article = indefinite(words[0]) if article == "a" else article
     if found_article != article:
-        raise GrammarError(
-            "E-CAPTION-NOT-WORLD",
-            f"{caption!r} is not a caption of the world: expected {article!r}.",
-        )
+        raise _fault(caption, f"expected {article!r}")
     values: dict[str, str] = {}
     for word in words[:-1]:
         kind = _KIND.get(CANONICAL.get(word, ""))
         if kind is None or kind in values:
-            raise GrammarError(
-                "E-CAPTION-NOT-WORLD",
-                f"{caption!r} is not a caption of the world: {word!r} is misplaced.",
-            )
+            raise _fault(caption, f"{word!r} is misplaced")
         values[kind] = CANONICAL[word]
     return Phrase(noun, **values)
+
+
+def _fault(caption: str, why: str) -> GrammarError:
+    return GrammarError("E-CAPTION-NOT-WORLD", f"{caption!r} is not a caption of the world: {why}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -34,12 +34,7 @@ SIZES: Final[dict[str, float]] = {"large": 0.135, "small": 0.09}
 TEXTURES: Final = ("solid", "striped", "dotted", "checkered")
 
 RELATIONS: Final = ("left of", "right of", "above", "below")
-CONVERSE: Final = {
-    "left of": "right of",
-    "right of": "left of",
-    "above": "below",
-    "below": "above",
-}
+CONVERSE: Final = dict(zip(RELATIONS, ("right of", "left of", "below", "above"), strict=True))
 
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "size": tuple(SIZES),
@@ -110,11 +105,8 @@ class Thing:
     y: float
 
     def with_value(self, attribute: Attribute, value: str) -> Thing:
-        if attribute == "size":
-            return replace(self, size=value)
-        if attribute == "colour":
-            return replace(self, colour=value)
-        return replace(self, texture=value)
+        changed: dict[str, Any] = {attribute: value}
+        return replace(self, **changed)
 
     def value(self, attribute: Attribute) -> str:
         return str(getattr(self, attribute))

@@ -13,8 +13,10 @@ A case is in the group `type/subtype`; its cluster is the image.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
@@ -24,12 +26,12 @@ from counterpoint.generation.export.groups import (
     Group,
     ImagePaths,
     LeftOut,
-    Text,
     read_groups,
 )
-from counterpoint.generation.export.sampling import CappedSample, read_caps
-from counterpoint.generation.inputs.source import UniqueIds
-from counterpoint.generation.pairs import require_parquet, stable_random
+from counterpoint.generation.export.sampling import capped_sample, read_caps
+from counterpoint.generation.pairs import UniqueIds, require_parquet, stable_random
+
+_SQUARE: Final = ((True, False), (False, True))  # each text is true of its own image
 
 
 def export_benchmark(
@@ -49,7 +51,7 @@ def export_benchmark(
     moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
     groups = read_groups(pairs, left_out, moves, progress)
     if caps := read_caps(cap):
-        sample = CappedSample(read_groups(pairs, LeftOut(), moves, QUIET), caps, seed, pairs[0])
+        sample = capped_sample(read_groups(pairs, LeftOut(), moves, QUIET), caps, seed, pairs[0])
         groups = sample.of(groups, left_out)
     made = (_cases(group, left_out, all_negatives, seed) for group in groups)
     stream = chain.from_iterable(made)
@@ -57,14 +59,10 @@ def export_benchmark(
     if first is None:
         raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.")
     unique = UniqueIds()
-    named = (_with_id(case, unique(case.id)) for case in chain([first], stream))
+    named = (replace(case, id=unique(case.id)) for case in chain([first], stream))
     cases = Cases.build(named, source=str(pairs[0]))
     write_cases(cases, out)
     return len(cases)
-
-
-def _with_id(case: Case, id: str) -> Case:
-    return Case(id, case.images, case.captions, case.truth, case.groups, case.cluster)
 
 
 def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterator[Case]:
@@ -86,15 +84,9 @@ def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterat
     for number, negative in enumerate(group.negatives):
         id = f"{group.source}/{number}"
         if negative.image is not None:
-            yield _square(id, group.caption, group.image, negative, negative.image)
+            images = (group.image, ImageRef(negative.image))
+            yield Case(id, images, (group.caption, negative.text), _SQUARE, (negative.label,))
             continue
         chosen = [positives[(start + number) % len(positives)]] if positives else []
         true = [group.caption, *chosen]
         yield caption_case(id, group.image, true, [negative.text], (negative.label,))
-
-
-def _square(id: str, caption: str, image: ImageRef, negative: Text, other: str) -> Case:
-    """The caption is true of its image, the negative of its own."""
-    truth = ((True, False), (False, True))
-    images = (image, ImageRef(other))
-    return Case(id, images, (caption, negative.text), truth, (negative.label,))

@@ -15,14 +15,16 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
+from jinja2 import Template
 
 from counterpoint._util.errors import DataError, ImageError, reason
 from counterpoint._util.progress import Advance, Progress
@@ -39,25 +41,8 @@ _SPLIT: Final = "test"
 _ROWS: Final = 256  # rows with images in memory at a time: one row group
 _PLAIN_ROWS: Final = 50_000
 IMAGES: Final = ("image", "text_image")
-MEANINGS: Final = {
-    "source": "the caption's id in the input; one caption has many pairs",
-    "image": "the caption's image",
-    "box": "the part of the image that is meant: x, y, width, height in pixels; null for all of it",
-    "caption": "a true caption of the image",
-    "text": "what was made from the caption",
-    "kind": "negative (the text is false of the image) or positive (as true as the caption)",
-    "type": "replace, swap, add, negate, shuffle or paraphrase",
-    "subtype": "obj, att, rel, or empty",
-    "start": "the first character of the text that differs from the caption",
-    "end": "the end of the characters that differ",
-    "method": "what made the text",
-    "version": "of the method, with the models and word lists it used",
-    "seed": "of the method's chance",
-    "checks": "the automatic checks that the pair has passed",
-    "doubt": "why a positive may yet be false, such as narrower (crimson for red); empty if sure",
-    "text_image": "an image that the text is true of, or null",
-}
-COLUMNS: Final = tuple(MEANINGS)
+_WORK: Final = ("refused", "scores", "text_images")  # columns for work in progress
+COLUMNS: Final = tuple(name for name in SCHEMA if name not in _WORK)  # card.md has their meanings
 INTEGERS: Final = {"box": "int32", "start": "int32", "end": "int32", "seed": "int64"}
 LISTS: Final = ("box", "checks")
 
@@ -136,17 +121,13 @@ def _frames(
                 if facts.embedded:
                     rows = list(_embedded(rows, paths, facts.left_out))
                 for row in rows:
-                    _count(row, facts)
+                    facts.rows += 1
+                    facts.counts[row["kind"], row["type"], row["subtype"]] += 1
+                    facts.methods[row["method"], row["version"]] += 1
+                    facts.checks.update(row["checks"] or [])
                 yield rows
                 advance(len(part))
     facts.captions = len(np.unique(np.concatenate(seen)))
-
-
-def _count(row: dict[str, Any], facts: Facts) -> None:
-    facts.rows += 1
-    facts.counts[row["kind"], row["type"], row["subtype"]] += 1
-    facts.methods[row["method"], row["version"]] += 1
-    facts.checks.update(row["checks"] or [])
 
 
 def _embedded(
@@ -247,26 +228,22 @@ def card(facts: Facts) -> str:
     licence = "No licence was named for this data set."
     if facts.licence:
         licence = f"This data set: {_line(facts.licence)}."
-    parts = [
-        f"---\n{yaml_text(_head(facts))}---\n",
-        f"# {_line(facts.name)}\n\n{facts.summary()}\n",
-        "A **negative** is a text that was made to be false of the image, a **positive** one that "
-        "was made to be as true as the caption. A model that understands captions ranks caption "
-        "and positives above the negatives.\n",
-        _table("Counts", ("kind", "type", "subtype", "pairs"), _with_number(facts.counts)),
-        _table("Methods", ("method", "version", "pairs"), _with_number(facts.methods)),
-        _table("Checks", ("check", "pairs that passed it"), _with_number(facts.checks)),
-        _rejections(facts),
-        _table("Columns", ("column", "meaning"), MEANINGS.items()),
-        "Images are in the files, whole; `box` says which part is meant.\n"
-        if facts.embedded
-        else "Images are not included: `image` is a path in the captions' own data set.\n",
-        "## How it was made\n\n" + "\n".join(_made(about) for about in facts.made),
-        _LIMITS,
-        f"## Licence\n\n{licence} The captions and images belong to the data sets they were taken "
-        "from, whose licences hold for them and for texts made from them.\n",
+    tables = [
+        _table("Counts", "kind, type, subtype, pairs", sorted(facts.counts.items())),
+        _table("Methods", "method, version, pairs", sorted(facts.methods.items())),
+        _table("Checks", "check, pairs that passed it", sorted(facts.checks.items())),
+        _table("Refused and left out", "by, reason, how many", _rejections(facts)),
     ]
-    return "\n".join(part for part in parts if part)
+    template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
+    return Template(template, keep_trailing_newline=True).render(
+        head=yaml_text(_head(facts)),
+        name=_line(facts.name),
+        summary=facts.summary(),
+        tables=filter(None, tables),
+        embedded=facts.embedded,
+        made="\n".join(map(_made, facts.made)),
+        licence=licence,
+    )
 
 
 def _head(facts: Facts) -> dict[str, Any]:
@@ -285,17 +262,14 @@ def _head(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _with_number(counts: Mapping[Any, int]) -> Iterable[tuple[str, ...]]:
-    for key, count in sorted(counts.items()):
-        yield (*(key if isinstance(key, tuple) else (key,)), f"{count:,}")
-
-
-def _table(title: str, names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(_cell(value) for value in row)} |\n" for row in rows]
-    if not lines:
-        return ""
-    head = f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
-    return f"## {title}\n\n{head}{''.join(lines)}"
+def _table(title: str, names: str, counts: Iterable[tuple[Any, int]]) -> str:
+    """Counts as a Markdown table; empty if there are none."""
+    columns = names.split(", ")
+    lines = [f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"]
+    for key, count in counts:
+        cells = (*(key if isinstance(key, tuple) else (key,)), f"{count:,}")
+        lines.append(f"| {' | '.join(map(_cell, cells))} |\n")
+    return f"## {title}\n\n{''.join(lines)}" if len(lines) > 1 else ""
 
 
 def _cell(text: str) -> str:
@@ -307,7 +281,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _rejections(facts: Facts) -> str:
+def _rejections(facts: Facts) -> Iterator[tuple[tuple[str, str], int]]:
     """What is not in the data set: counts of `generate`, of rejected rows, and of the export."""
     counts: Counter[tuple[str, str]] = Counter()
     for about in facts.made:
@@ -316,10 +290,9 @@ def _rejections(facts: Facts) -> str:
             # Two files of the same captions both count the rejected captions.
             other = 0 if what == CAPTIONS else counts[key]
             counts[key] = max(counts[key], other + int(number))
-    rows = {key: number for key, number in sorted(counts.items()) if key[1] != MADE}
-    rows |= {("pairs", check): number for check, number in sorted(facts.refused.items())}
-    rows |= {("export", why): number for why, number in sorted(facts.left_out.items()) if number}
-    return _table("Refused and left out", ("by", "reason", "how many"), _with_number(rows))
+    yield from ((key, number) for key, number in sorted(counts.items()) if key[1] != MADE)
+    for by, reasons in (("pairs", facts.refused), ("export", facts.left_out)):
+        yield from (((by, why), number) for why, number in sorted(reasons.items()) if number)
 
 
 def _made(about: dict[str, Any]) -> str:
@@ -339,13 +312,3 @@ def _public(value: Any) -> Any:
             if kind(value).is_absolute():
                 return kind(value).name
     return value
-
-
-_LIMITS: Final = """## Limitations
-
-- The texts were made and checked by programs. Some negatives are true of their image and some \
-positives are not: the checks know words, not pictures.
-- Language made by rules or models can be told from captions that people wrote. Measure a blind \
-model, which sees no image, before trusting a score.
-- Captions carry the biases of the people who wrote them, and the texts inherit these.
-"""

@@ -22,7 +22,7 @@ A text of the same words in another order (a swap, a shuffle) has no new word an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -101,32 +101,29 @@ def changed_words(caption: str, text: str) -> tuple[tuple[str, ...], tuple[str, 
     return tuple(old[start : len(old) - tail]), tuple(new[start : len(new) - tail])
 
 
-def _entry(group: Group, kind: str, text: Text, seed: int) -> _Entry:
+def _keys(group: Group, text: Text) -> tuple[str, str, str]:
     removed, inserted = changed_words(group.caption, text.text)
     word = " ".join(inserted[-1:] if text.type == "add" else inserted)
     edit = f"{' '.join(removed)} -> {' '.join(inserted)}" if removed or inserted else ""
-    return _Entry(drawn(group, kind, text, seed), (text.label, word, edit))
+    return text.label, word, edit
 
 
-def drawn(group: Group, kind: str, text: Text, seed: int) -> int:
-    return stable_random(seed, kind, group.source, group.path or "", group.caption, text.text)
+class Sample(NamedTuple):
+    """The texts that are kept of each caption; the others are counted by the reason.
 
-
-class TextSample:
-    """The texts that are kept of each caption; the others are counted by the reason."""
+    `dropped` has the reasons by the kind of a text and its draw.
+    """
 
     step: str  # what the sample does
-
-    def reason(self, group: Group, kind: Kind, text: Text) -> str:
-        """Why a text is left out; empty if it is kept."""
-        raise NotImplementedError
+    draw: Callable[[Group, Kind, Text], int]
+    dropped: Mapping[tuple[Kind, int], str]
 
     def of(self, groups: Iterable[Group], left_out: LeftOut) -> Iterator[Group]:
         """The groups with the texts that are kept."""
         for group in groups:
             kept: dict[Kind, list[Text]] = {"positive": [], "negative": []}
             for kind, text in _texts(group):
-                if reason := self.reason(group, kind, text):
+                if reason := self.dropped.get((kind, self.draw(group, kind, text))):
                     left_out[reason] += 1
                 else:
                     kept[kind].append(text)
@@ -136,68 +133,52 @@ class TextSample:
                 left_out[f"captions without a text, after {self.step}"] += 1
 
 
-class BalancedSample(TextSample):
+def balanced_sample(groups: Iterable[Group], wanted: Balance, seed: int, path: Path) -> Sample:
     """As many texts of each subtype as of the rarest, drawn by the seed."""
 
-    step = "balancing"
+    def draw(group: Group, kind: Kind, text: Text) -> int:
+        return stable_random(seed, "text", group.source, group.caption, text.text)
 
-    def __init__(self, groups: Iterable[Group], wanted: Balance, seed: int, path: Path) -> None:
-        self.seed = seed
-        found: dict[tuple[Kind, str], list[int]] = {
-            (kind, subtype): [] for kind in wanted.kinds for subtype in wanted.subtypes
-        }
-        for group in groups:
-            for kind, text in _texts(group):
-                if (kind, text.subtype) in found:
-                    found[kind, text.subtype].append(self._drawn(group, text))
-        self.ends: dict[tuple[Kind, str], int] = {}  # the first draw that is too high
-        for kind in wanted.kinds:
-            sizes = {subtype: len(found[kind, subtype]) for subtype in wanted.subtypes}
-            if any(sizes.values()) or not any(found.values()):
-                _refuse_lacking(sizes, kind, path)
-            for subtype in sizes:
-                draws = [*sorted(found[kind, subtype]), WHOLE]
-                self.ends[kind, subtype] = draws[min(sizes.values())]
-
-    def _drawn(self, group: Group, text: Text) -> int:
-        return stable_random(self.seed, "text", group.source, group.caption, text.text)
-
-    def reason(self, group: Group, kind: Kind, text: Text) -> str:
-        end = self.ends.get((kind, text.subtype), WHOLE)
-        if self._drawn(group, text) < end:
-            return ""
-        return f"{kind}s of the subtype {text.subtype}, to balance"
+    draws: dict[tuple[Kind, str], list[int]] = {
+        (kind, subtype): [] for kind in wanted.kinds for subtype in wanted.subtypes
+    }
+    for group in groups:
+        for kind, text in _texts(group):
+            if (kind, text.subtype) in draws:
+                draws[kind, text.subtype].append(draw(group, kind, text))
+    dropped: dict[tuple[Kind, int], str] = {}
+    for kind in wanted.kinds:
+        sizes = {subtype: len(draws[kind, subtype]) for subtype in wanted.subtypes}
+        least = min(sizes.values())
+        if least == 0 and (any(sizes.values()) or not any(draws.values())):
+            there = ", ".join(f"{size:,} of {subtype}" for subtype, size in sizes.items())
+            raise DataError(
+                "E-BALANCE-EMPTY",
+                f"{path}: the {kind}s cannot be balanced, there are {there}; make the missing "
+                "ones, or balance one kind (`positive:att,rel`).",
+            )
+        for subtype in sizes:
+            reason = f"{kind}s of the subtype {subtype}, to balance"
+            dropped |= {(kind, each): reason for each in sorted(draws[kind, subtype])[least:]}
+    return Sample("balancing", draw, dropped)
 
 
-def _refuse_lacking(sizes: Mapping[str, int], kind: str, path: Path) -> None:
-    if min(sizes.values()) == 0:
-        there = ", ".join(f"{size:,} of {subtype}" for subtype, size in sizes.items())
-        raise DataError(
-            "E-BALANCE-EMPTY",
-            f"{path}: the {kind}s cannot be balanced, there are {there}; make the missing ones, or "
-            "balance one kind (`positive:att,rel`).",
-        )
-
-
-class CappedSample(TextSample):
+def capped_sample(groups: Iterable[Group], caps: Caps, seed: int, path: Path) -> Sample:
     """Texts whose keys are not full."""
 
-    step = "the caps"
+    def draw(group: Group, kind: Kind, text: Text) -> int:
+        return stable_random(seed, kind, group.source, group.path or "", group.caption, text.text)
 
-    def __init__(self, groups: Iterable[Group], caps: Caps, seed: int, path: Path) -> None:
-        self.seed = seed
-        self.full: dict[int, str] = {}  # by the draw of a text: the first of its keys that is full
-        found: dict[Kind, list[_Entry]] = {"positive": [], "negative": []}
-        for group in groups:
-            for kind, text in _texts(group):
-                found[kind].append(_entry(group, kind, text, seed))
-        for kind, entries in found.items():
-            _refuse_impossible(entries, caps, kind, path)
-            self.full |= _left_out(sorted(entries), caps)
-
-    def reason(self, group: Group, kind: Kind, text: Text) -> str:
-        key = self.full.get(drawn(group, kind, text, self.seed))
-        return "" if key is None else f"{kind}s {_NAMES[key]} above its cap"
+    entries: dict[Kind, list[_Entry]] = {"positive": [], "negative": []}
+    for group in groups:
+        for kind, text in _texts(group):
+            entries[kind].append(_Entry(draw(group, kind, text), _keys(group, text)))
+    dropped: dict[tuple[Kind, int], str] = {}
+    for kind, mine in entries.items():
+        _refuse_impossible(mine, caps, kind, path)
+        for each, key in _left_out(sorted(mine), caps).items():
+            dropped[kind, each] = f"{kind}s {_NAMES[key]} above its cap"
+    return Sample("the caps", draw, dropped)
 
 
 def _texts(group: Group) -> Iterator[tuple[Kind, Text]]:

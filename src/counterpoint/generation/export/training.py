@@ -56,8 +56,9 @@ from counterpoint.generation.export.groups import (
 )
 from counterpoint.generation.export.sampling import (
     WHOLE,
-    BalancedSample,
-    CappedSample,
+    Sample,
+    balanced_sample,
+    capped_sample,
     read_balance,
     read_caps,
 )
@@ -122,11 +123,11 @@ def export_training(
     def read(counts: LeftOut) -> Iterator[Group]:
         return read_groups(pairs, counts, moves, progress)
 
-    sample: CappedSample | BalancedSample | None = None
+    sample: Sample | None = None
     if caps:
-        sample = CappedSample(read(LeftOut()), caps, seed, pairs[0])
+        sample = capped_sample(read(LeftOut()), caps, seed, pairs[0])
     elif balanced:
-        sample = BalancedSample(read(LeftOut()), balanced, seed, pairs[0])
+        sample = balanced_sample(read(LeftOut()), balanced, seed, pairs[0])
 
     def groups(counts: LeftOut) -> Iterator[Group]:
         found = read(counts) if sample is None else sample.of(read(counts), counts)

@@ -13,8 +13,9 @@ from .nearest import (
     need_vectors as need_vectors,
     write_neighbours as write_neighbours,
 )
-from .photographs import CHANGES as CHANGES, PhotoChanges as PhotoChanges
 from .renderings import (
+    CHANGES as CHANGES,
+    PhotoChanges as PhotoChanges,
     RenderingCounts as RenderingCounts,
     from_neighbours as from_neighbours,
     from_pairs as from_pairs,

@@ -8,7 +8,7 @@ margin above it can be chosen, and there may be none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,6 @@ from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.generation.images.backends import (
     WORLD,
     Backend,
-    Drawn,
     DrawnImage,
     DrawSettings,
     ImageFolder,
@@ -51,6 +50,9 @@ class Judged(NamedTuple):
     margin: float | None = None
 
 
+Item = tuple[Want, DrawnImage]
+
+
 def pick(judged: Sequence[Judged], least: float | None) -> int | None:
     """The candidate with the best score and a margin above `least`; the first of a tie."""
     able = [
@@ -72,26 +74,26 @@ class ImageChooser:
     root: Path
     work: Work
 
-    def judge(
-        self, items: Sequence[tuple[Want, DrawnImage]]
-    ) -> tuple[list[Judged], dict[int, str]]:
+    def judge(self, items: Sequence[Item]) -> tuple[dict[Item, Judged], dict[Item, str]]:
         """The scores of each image with its text and caption, and why some have none."""
-        able = [n for n, (want, _) in enumerate(items) if want.caption.strip()]
-        failures = dict.fromkeys(range(len(items)), "the pair has no caption to compare with")
-        judged = [Judged(None)] * len(items)
+        able = [item for item in items if item[0].caption.strip()]
+        failures = dict.fromkeys(items, "the pair has no caption to compare with")
+        for item in able:
+            del failures[item]
         if not able:
-            return judged, failures
+            return {}, failures
         cases = [
             Case(str(n), (ImageRef(made.path),), (want.text, want.caption), ((True, False),))
-            for n, (want, made) in ((n, items[n]) for n in able)
+            for n, (want, made) in enumerate(able)
         ]
         table = Cases.build(cases, root=self.root, source="candidates")
-        found = score(self.model, {_NAME: table}, {_NAME: "leave out"}, self.work)[_NAME]
-        failures = {n: why for n, why in failures.items() if n not in set(able)}
-        failures |= {able[row]: why for row, why in found.left_out.items()}
-        for n, (text, caption) in zip(able, found.scores.reshape(-1, 2).tolist(), strict=True):
-            if not np.isnan(text):
-                judged[n] = Judged(text, text - caption)
+        part = score(self.model, {_NAME: table}, {_NAME: "leave out"}, self.work)[_NAME]
+        failures |= {able[row]: why for row, why in part.left_out.items()}
+        judged = {
+            item: Judged(text, text - caption)
+            for item, (text, caption) in zip(able, part.scores.reshape(-1, 2).tolist(), strict=True)
+            if not np.isnan(text)
+        }
         return judged, failures
 
     def describe(self) -> Mapping[str, Any]:
@@ -126,15 +128,6 @@ class ImageCounts:
         names = ("negatives", "positives", "refused_pairs", "with_images", "chosen")
         tallies = {"refused": dict(self.refused), "unscored": dict(self.unscored)}
         return {**{name: getattr(self, name) for name in names}, **tallies}
-
-
-@dataclass(frozen=True, slots=True)
-class _ImageColumns:
-    """The new values of one row."""
-
-    images: list[dict[str, Any]]
-    chosen: str | None
-    margin: float | None
 
 
 def make_images(
@@ -177,58 +170,44 @@ def _with_images(
         for text, caption, image, box, source in columns.iter_rows()
     ]
     drawn = backend.draw(wants)
-    rows = _rows(wants, drawn, chooser, counts)
-    found = {n: frame[n].to_list() for n in ("text_images", "text_image", "scores")}
-    for number, row in zip(chosen, rows, strict=True):
-        found["text_images"][number], found["text_image"][number] = row.images, row.chosen
-        if row.margin is not None:
-            others = [s for s in found["scores"][number] or [] if s["name"] != MARGIN]
-            found["scores"][number] = [*others, {"name": MARGIN, "value": row.margin}]
-    return frame.with_columns(
-        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in found.items()
-    )
-
-
-def _rows(
-    wants: list[Want], drawn: list[list[Drawn]], chooser: ImageChooser | None, counts: ImageCounts
-) -> Iterator[_ImageColumns]:
-    items = list(
-        dict.fromkeys(
-            (want, made)
-            for want, candidates in zip(wants, drawn, strict=True)
-            for made in candidates
-            if isinstance(made, DrawnImage)
-        )
-    )
-    judged, failures = chooser.judge(items) if chooser else ([Judged(None)] * len(items), {})
-    said = dict(zip(items, judged, strict=True))
-    reasons = {items[number]: why for number, why in failures.items()}
-    for want, candidates in zip(wants, drawn, strict=True):
-        made = [each for each in candidates if isinstance(each, DrawnImage)]
+    images = [[each for each in row if isinstance(each, DrawnImage)] for row in drawn]
+    items = dict.fromkeys((w, each) for w, row in zip(wants, images, strict=True) for each in row)
+    judged, failures = chooser.judge(list(items)) if chooser else ({}, {})
+    columns = {name: frame[name].to_list() for name in ("text_images", "text_image", "scores")}
+    for number, want, candidates, mine in zip(chosen, wants, drawn, images, strict=True):
+        scores = [judged.get((want, each), Judged(None)) for each in mine]
         counts.refused.update(each.reason for each in candidates if isinstance(each, Rejection))
-        counts.unscored.update(reasons[want, each] for each in made if (want, each) in reasons)
-        row = _row(made, [said[want, each] for each in made], len(candidates), chooser)
-        counts.with_images += bool(made)
-        counts.chosen += row.chosen is not None
-        if row.chosen is None and any(said[want, each].score is not None for each in made):
+        counts.unscored.update(failures[want, e] for e in mine if (want, e) in failures)
+        place, margin = _choice(scores, len(candidates), chooser)
+        counts.with_images += bool(mine)
+        counts.chosen += place is not None
+        if place is None and any(each.score is not None for each in scores):
             counts.refused[NOT_SHOWN.reason] += 1
-        yield row
+        columns["text_images"][number] = [
+            {"path": each.path, "seed": each.seed, "score": its.score}
+            for each, its in zip(mine, scores, strict=True)
+        ]
+        columns["text_image"][number] = None if place is None else mine[place].path
+        if margin is not None:
+            others = [s for s in columns["scores"][number] or [] if s["name"] != MARGIN]
+            columns["scores"][number] = [*others, {"name": MARGIN, "value": margin}]
+    return frame.with_columns(
+        pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()
+    )
 
 
-def _row(
-    made: list[DrawnImage], judged: list[Judged], asked: int, chooser: ImageChooser | None
-) -> _ImageColumns:
-    """A single candidate is taken without a choice, unless there is a chooser."""
-    images = [
-        {"path": each.path, "seed": each.seed, "score": said.score}
-        for each, said in zip(made, judged, strict=True)
-    ]
+def _choice(
+    scores: Sequence[Judged], asked: int, chooser: ImageChooser | None
+) -> tuple[int | None, float | None]:
+    """The chosen image, and the margin of that or of the best one.
+
+    A single candidate is taken without a choice, unless there is a chooser.
+    """
     if chooser is None:
-        return _ImageColumns(images, made[0].path if made and asked == 1 else None, None)
-    best, least = pick(judged, None), pick(judged, chooser.least)
-    told = best if least is None else least
-    margin = None if told is None else judged[told].margin
-    return _ImageColumns(images, None if least is None else made[least].path, margin)
+        return (0 if scores and asked == 1 else None), None
+    place = pick(scores, chooser.least)
+    told = pick(scores, None) if place is None else place
+    return place, None if told is None else scores[told].margin
 
 
 def open_backend(

@@ -262,10 +262,13 @@ class ImageOrder(NamedTuple):
     prompt: str
     seed: int
     name: str
+    want: Want
 
 
 class Diffusion:
     """Draws with a pipeline, and stores the images in a folder."""
+
+    task = "drawing"  # part of every image's name
 
     def __init__(
         self, opened: LoadedPipeline, settings: DrawSettings, folder: ImageFolder, work: Work
@@ -280,16 +283,16 @@ class Diffusion:
         self.drawn = self.found = self.cut = 0
 
     def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """A text of several wants is drawn once."""
-        numbers = range(self.settings.candidates)
-        texts = dict.fromkeys(want.text for want in wants if want.text.strip())
-        orders = {text: [self._order(text, number) for number in numbers] for text in texts}
-        self.cut += self._count_cut([each[0].prompt for each in orders.values()])
-        made = self._make([order for each in orders.values() for order in each])
-        refused: list[Drawn] = [EMPTY] * len(numbers)
+        """What several wants have in common is drawn once."""
+        rows = [self._orders(want) for want in wants]
+        orders = {order.name: order for row in rows if isinstance(row, list) for order in row}
+        self.cut += self._count_cut([o.prompt for o in orders.values() if o.name.endswith("-0")])
+        made = self._make(list(orders.values()))
         return [
-            [made[order.name] for order in orders[want.text]] if want.text in orders else refused
-            for want in wants
+            [made[order.name] for order in row]
+            if isinstance(row, list)
+            else [row] * self.settings.candidates
+            for row in rows
         ]
 
     def describe(self) -> Mapping[str, Any]:
@@ -302,12 +305,25 @@ class Diffusion:
             "cut": self.cut,
         }
 
-    def _order(self, text: str, candidate: int) -> ImageOrder:
-        prompt = prompt_of(text, self.settings)
-        seed = seed_of(self.settings.seed, text, candidate)
-        how = repr(sorted(self.how.items()))
-        name = digest("drawing", self.fingerprint, prompt, str(seed), how).hex()
-        return ImageOrder(prompt, seed, f"{name}-{candidate}")
+    def _orders(self, want: Want) -> list[ImageOrder] | Rejection:
+        """The candidates of a text, or why it cannot be drawn."""
+        if not want.text.strip():
+            return EMPTY
+        parts = self._parts(want)
+        if isinstance(parts, Rejection):
+            return parts
+        prompt, how = prompt_of(want.text, self.settings), repr(sorted(self.how.items()))
+        orders = []
+        for candidate in range(self.settings.candidates):
+            seed = seed_of(self.settings.seed, want.text, candidate)
+            key = digest(self.task, self.fingerprint, prompt, str(seed), how, *parts).hex()
+            orders.append(ImageOrder(prompt, seed, f"{key}-{candidate}", want))
+        return orders
+
+    def _parts(self, want: Want) -> Sequence[bytes] | Rejection:
+        """Digests of what an image depends on besides the text, or why there is none."""
+        del want
+        return ()
 
     def _make(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         advance = self.progress.start("images", len(orders))

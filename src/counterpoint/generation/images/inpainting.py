@@ -22,13 +22,11 @@ from counterpoint._util.store import digest
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import inside
 from counterpoint.cases import ImageRef
-from counterpoint.generation.images.backends import Drawn, DrawSettings, ImageFolder, Want, seed_of
+from counterpoint.generation.images.backends import DrawSettings, ImageFolder, Want
 from counterpoint.generation.images.diffusion import (
-    EMPTY,
     Diffusion,
     ImageOrder,
     LoadedPipeline,
-    prompt_of,
 )
 from counterpoint.generation.registry import Rejection
 from counterpoint.images import Picture
@@ -85,6 +83,8 @@ class Masks:
 class Inpainting(Diffusion):
     """Draws into the caption's image. `photos` is the folder that its path starts from."""
 
+    task = "inpainting"
+
     def __init__(
         self,
         opened: LoadedPipeline,
@@ -99,36 +99,12 @@ class Inpainting(Diffusion):
         self.area = (self.side or _SIDE,) * 2  # of what is given to it
         self.how = self.call  # what is drawn gets the size of the caption's image
         self.masks, self.photos = masks, photos
-        self.wants: dict[str, Want] = {}  # by the name of the order
 
-    def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
-        """A text that several wants have for one image and mask is drawn once."""
-        count = self.settings.candidates
-        self.wants = {}
-        rows: list[list[ImageOrder] | Rejection] = [self._orders(want) for want in wants]
-        orders = {order.name: order for row in rows if isinstance(row, list) for order in row}
-        self.cut += self._count_cut([o.prompt for o in orders.values() if o.name.endswith("-0")])
-        made = self._make(list(orders.values()))
-        return [
-            [made[order.name] for order in row] if isinstance(row, list) else [row] * count
-            for row in rows
-        ]
-
-    def _orders(self, want: Want) -> list[ImageOrder] | Rejection:
-        if not want.text.strip():
-            return EMPTY
-        found = self._opened(want)
-        if isinstance(found, Rejection):
-            return found
-        parts = [digest(image.mode, repr(image.size), image.tobytes()) for image in found]
-        prompt, orders = prompt_of(want.text, self.settings), []
-        for candidate in range(self.settings.candidates):
-            seed = seed_of(self.settings.seed, want.text, candidate)
-            how = repr(sorted(self.call.items()))
-            key = digest("inpainting", self.fingerprint, prompt, str(seed), how, *parts).hex()
-            orders.append(ImageOrder(prompt, seed, f"{key}-{candidate}"))
-            self.wants[orders[-1].name] = want
-        return orders
+    def _parts(self, want: Want) -> list[bytes] | Rejection:
+        images = self._opened(want)
+        if isinstance(images, Rejection):
+            return images
+        return [digest(image.mode, repr(image.size), image.tobytes()) for image in images]
 
     def _opened(self, want: Want) -> tuple[Image.Image, Image.Image] | Rejection:
         """The image and its mask, both cropped to the part that the caption is about."""
@@ -161,7 +137,7 @@ class Inpainting(Diffusion):
         return Image.composite(whole, image, mask)
 
     def _again(self, order: ImageOrder) -> tuple[Image.Image, Image.Image]:
-        found = self._opened(self.wants[order.name])
+        found = self._opened(order.want)
         if isinstance(found, Rejection):
             raise DataError("E-FILE-CHANGED", "an image or a mask changed while it was used.")
         return found

@@ -1,7 +1,7 @@
 """Hard negative images that are real: for every image, the most similar others of the data set.
 
 NegCLIP trains with K = 3 of them. Images with the same content count as one, so that a copy is
-never the neighbour of its original. The search is exact, in tiles, without the n x n matrix.
+never the neighbour of its original. The search is exact, in blocks, without the n x n matrix.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -30,9 +30,8 @@ SCHEMA: Final = pl.Schema(
         "similarities": pl.List(pl.Float32()),
     }
 )
-BLOCK: Final = 2048  # vectors per side of a tile: 16 MiB of similarities
+BLOCK: Final = 256  # vectors that are compared with all others at a time
 _PIECE: Final = 8192  # pairs of vectors compared at a time
-_CROWD: Final = 4  # times k: with more candidates, the k-th best is found first
 
 
 def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndarray, np.ndarray]:
@@ -47,71 +46,33 @@ def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndar
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     count = len(vectors)
     k = min(k, max(count - 1, 0))
-    indices = np.full((count, k), count, dtype=np.int64)
-    similarities = np.full((count, k), -np.inf, dtype=np.float32)
+    indices = np.empty((count, k), dtype=np.int64)
+    similarities = np.empty((count, k), dtype=np.float32)
     if k == 0:
         return indices, similarities
-    best = _Best(vectors, indices, similarities)
-    tiles = [slice(start, min(start + block, count)) for start in range(0, count, block)]
-    for number, rows in enumerate(tiles):
-        for columns in tiles[number:]:
-            product = vectors[rows] @ vectors[columns].T
-            if rows == columns:
-                np.fill_diagonal(product, -np.inf)
-            else:
-                best.merge(columns, rows, product.T)  # one product serves both sides
-            best.merge(rows, columns, product)
+    # No order of summing d products of unit vectors in float32 is further off than half of this.
+    slack = np.float32(2 * (vectors.shape[1] + 1) * np.finfo(np.float32).eps)
+    for start in range(0, count, block):
+        product = vectors[start : start + block] @ vectors.T
+        rows = np.arange(len(product))
+        product[rows, start + rows] = -np.inf
+        least = np.partition(product, count - k, axis=1)[:, count - k] - slack
+        row, column = np.nonzero(product >= least[:, None])
+        exact = _exact(vectors, start + row, column)
+        order = np.lexsort((column, -exact, row))
+        first = np.searchsorted(row, rows)
+        taken = order[first[:, None] + np.arange(k)]
+        indices[start + rows], similarities[start + rows] = column[taken], exact[taken]
     return indices, similarities
 
 
-class _Best(NamedTuple):
-    """The best so far: k others for every vector, or the sentinels n and -inf."""
-
-    vectors: np.ndarray
-    indices: np.ndarray
-    similarities: np.ndarray
-
-    def merge(self, rows: slice, columns: slice, product: np.ndarray) -> None:
-        """Add the columns of a tile to the candidates of its rows."""
-        row, column = self._able(rows, product)
-        if not len(row):
-            return
-        row, column = row + rows.start, column + columns.start
-        found = _exact(self.vectors, row, column)
-        touched, k = np.unique(row), self.indices.shape[1]
-        # The new candidates, and the best so far of the rows that have new ones.
-        row = np.concatenate([row, np.repeat(touched, k)])
-        column = np.concatenate([column, self.indices[touched].reshape(-1)])
-        found = np.concatenate([found, self.similarities[touched].reshape(-1)])
-        order = np.lexsort((column, -found, row))
-        starts = np.searchsorted(row[order], touched)
-        taken = order[starts[:, None] + np.arange(k)]  # every row has at least k
-        self.indices[touched], self.similarities[touched] = column[taken], found[taken]
-
-    def _able(self, rows: slice, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The pairs of a tile, by row and column, that may be among the best of their rows."""
-        # No order of summing d products of unit vectors in float32 is further off than this.
-        slack = np.float32(2 * self.vectors.shape[1] * np.finfo(np.float32).eps)
-        k, width = self.indices.shape[1], product.shape[1]
-        least = self.similarities[rows, -1] - slack
-        able = product >= least[:, None]
-        crowded = np.flatnonzero(able.sum(axis=1) > _CROWD * k)
-        if len(crowded) and width > k:  # as in the first tile, where every pair is a candidate
-            some = product[crowded]
-            better = np.partition(some, width - k, axis=1)[:, width - k] - slack
-            able[crowded] = some >= np.maximum(better, least[crowded])[:, None]
-        able &= product > -np.inf
-        row, column = np.nonzero(able)
-        return row, column
-
-
 def _exact(vectors: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    found = np.empty(len(row), dtype=np.float32)
+    exact = np.empty(len(row), dtype=np.float32)
     for start in range(0, len(row), _PIECE):
         piece = slice(start, start + _PIECE)
         left, right = (vectors[i[piece]].astype(np.float64) for i in (row, column))
-        found[piece] = np.einsum("nd,nd->n", left, right)
-    return found
+        exact[piece] = np.einsum("nd,nd->n", left, right)
+    return exact
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,14 @@ from counterpoint._util.errors import DataError, reason
 from counterpoint._util.options import Option, read_options
 from counterpoint._util.tables import parquet_columns
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
-from counterpoint.generation.inputs.files import READERS, check_columns
-from counterpoint.generation.inputs.source import (
+from counterpoint.generation.inputs.files import (
+    READERS,
     CaptionOptions,
     SourceCaption,
-    UniqueIds,
+    check_columns,
     sources_of,
 )
-from counterpoint.generation.pairs import is_pairs_file, root_of
-
-__all__ = ["CaptionOptions", "Captions", "SourceCaption", "first_of", "open_captions"]
+from counterpoint.generation.pairs import UniqueIds, is_pairs_file, root_of
 
 WORLD: Final = "world"
 _WORLD_OPTIONS: Final = {"size": Option(2000), "seed": Option(1)}

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from counterpoint._util.errors import DataError, reason
-from counterpoint._util.untrusted import shortened, shown
+from counterpoint._util.untrusted import shortened
 
 DEPTH: Final = 100  # lists and objects within each other
 LENGTH: Final = 1 << 22  # bytes of a text, a number or blanks
@@ -105,13 +105,6 @@ def json_pairs(path: Path) -> Iterator[tuple[str, Any]]:
 
     with json_stream(path) as file:
         yield from ijson.kvitems(file, "", use_float=True, buf_size=_BUFFER)
-
-
-def json_object(value: Any, where: str) -> dict[str, Any]:
-    """The value, if it is an object; `where` is for the error message."""
-    if not isinstance(value, dict):
-        raise DataError("E-ROW-MALFORMED", f"{where}: should be an object, it is {shown(value)}.")
-    return value
 
 
 def is_list(path: Path) -> bool:

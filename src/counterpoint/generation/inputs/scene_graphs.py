@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.untrusted import shown
-from counterpoint.generation.inputs.json_stream import is_list, json_items, json_object, json_pairs
+from counterpoint.generation.inputs.files import json_object
+from counterpoint.generation.inputs.json_stream import is_list, json_items, json_pairs
 
 Size = tuple[int, int]
 

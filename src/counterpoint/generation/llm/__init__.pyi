@@ -1,3 +1,2 @@
 from .answers import unread as unread
-from .method import ChatMethod as ChatMethod
-from .model import ChatModel as ChatModel
+from .chat import ChatMethod as ChatMethod, ChatModel as ChatModel

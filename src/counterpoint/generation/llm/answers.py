@@ -1,7 +1,7 @@
 """What a model's answer says, and whether its sentence is a small change of the caption.
 
 Answers are read strictly: a model that adds talk has not understood the request. Everything here is
-a pure function of the caption and the answer. What is not accepted becomes a `Rejection`, whose
+a pure function of the caption and the answer. What is not accepted raises an `AnswerError`, whose
 reason is one of the constants below, so that reasons can be counted.
 """
 
@@ -15,7 +15,6 @@ from typing import Final
 
 from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm.templates import ChangeLimit, Step
-from counterpoint.generation.registry import Rejection
 
 # Reasons about the caption: no request is sent.
 NO_WORDS: Final = "the caption has no words"
@@ -51,6 +50,10 @@ OLD_LOST: Final = "what should be added to is not in the new sentence"
 CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
 
 
+class AnswerError(Exception):
+    """An answer that is not taken; its text is the reason."""
+
+
 _NO_LINE: Final = 'the answer has no line "'
 
 
@@ -82,44 +85,29 @@ _NONE: Final = frozenset({"", "none", "no", "nothing", "n/a"})
 _MOST_NEW: Final = 4  # words of a new concept
 
 
-def answered(text: str, label: str) -> str | Rejection:
+def answered(text: str, label: str) -> str:
     """The text after the label on the only line of an answer; without a label, the whole line."""
-    lines = _lines(text)
-    if not lines:
-        return Rejection(EMPTY)
-    if _NO.fullmatch(lines[0]):
-        return Rejection(ANSWERED_NO)
-    labelled = [line for line in lines if _starts(line, label)]
-    if not labelled:
-        return Rejection(no_line(label))
-    if len(lines) > 1:
-        return Rejection(EXTRA_LINES)
-    return _behind(lines[0], label)
+    return _labelled(_lines(text), [label])[0]
 
 
-def swapped(text: str, caption: str, step: Step) -> str | Rejection:
+def swapped(text: str, caption: str, step: Step) -> str:
     """The sentence of an answer of three lines: `Possible: Yes`, `Swapped: x, y`, the sentence.
 
     The template may name other labels; without the first, the first line is `Yes`.
     """
-    possible, parts_label, label = step.labels or ("Possible", "Swapped", step.label)
+    labels = step.labels or ("Possible", "Swapped", step.label)
     lines = _lines(text)
-    if not lines:
-        return Rejection(EMPTY)
-    first, second, third, *more = [*lines, "", ""]
-    decision = _behind(first, possible) if _starts(first, possible) else first
-    if _NO.fullmatch(decision):
-        return Rejection(ANSWERED_NO)
-    if not any(_starts(line, label) for line in lines):
-        return Rejection(no_line(label))
-    labelled = map(_starts, (first, second, third), (possible, parts_label, label))
-    if not all(labelled) or not _YES.fullmatch(decision) or any(more):
-        return Rejection(EXTRA_LINES)
-    parts = listed(_behind(second, parts_label))
+    if _starts(lines[0], labels[0]) and _NO.fullmatch(_behind(lines[0], labels[0])):
+        raise AnswerError(ANSWERED_NO)
+    decision, listing, sentence = _labelled(lines, labels, labels[2:])
+    if not _YES.fullmatch(decision):
+        raise AnswerError(EXTRA_LINES)
+    parts = listed(listing)
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
-        return Rejection(NOT_IN_CAPTION)
-    sentence = _behind(third, label)
-    return sentence if trade_places(caption, sentence, *parts) else Rejection(NOT_SWAPPED)
+        raise AnswerError(NOT_IN_CAPTION)
+    if not trade_places(caption, sentence, *parts):
+        raise AnswerError(NOT_SWAPPED)
+    return sentence
 
 
 def without_question(text: str, ask: str, question: str) -> str:
@@ -128,7 +116,7 @@ def without_question(text: str, ask: str, question: str) -> str:
     `ask` is the template's form of the question. A line that is the caption alone is kept: it may
     be the answer.
     """
-    lines = _lines(text)
+    lines = _plain_lines(text)
     for form, asked in zip(ask.splitlines(), question.splitlines(), strict=True):
         asked = " ".join(asked.split())
         if not lines or not asked or form.strip() == "{caption}":
@@ -139,39 +127,29 @@ def without_question(text: str, ask: str, question: str) -> str:
     return "\n".join(lines)
 
 
-def located(text: str, caption: str, label: str) -> list[str] | Rejection:
+def located(text: str, caption: str, label: str) -> list[str]:
     """The listed parts that are in the caption, each once, in the order of the answer."""
-    line = answered(text, label)
-    if isinstance(line, Rejection):
-        return line
-    parts = listed(line)
+    parts = listed(answered(text, label))
     if not parts:
-        return Rejection(NOTHING_LOCATED)
-    return [part for part in parts if holds(caption, part)] or Rejection(NOT_IN_CAPTION)
+        raise AnswerError(NOTHING_LOCATED)
+    inside = [part for part in parts if holds(caption, part)]
+    if not inside:
+        raise AnswerError(NOT_IN_CAPTION)
+    return inside
 
 
-def chained(text: str, caption: str, step: Step) -> tuple[str, str, str] | Rejection:
+def chained(text: str, caption: str, step: Step) -> tuple[str, str, str]:
     """What was chosen, the new words and the sentence, from an answer of four labelled lines."""
     lines = _lines(text)
-    if not lines:
-        return Rejection(EMPTY)
-    if _NO.fullmatch(lines[0]):
-        return Rejection(ANSWERED_NO)
     if _starts(lines[0], step.labels[0]) and not listed(_behind(lines[0], step.labels[0])):
-        return Rejection(NOTHING_LOCATED)
-    for label in step.labels:
-        if not any(_starts(line, label) for line in lines):
-            return Rejection(no_line(label))
-    if len(lines) != len(step.labels) or not all(map(_starts, lines, step.labels)):
-        return Rejection(EXTRA_LINES)
-    _, picked, new, sentence = map(_behind, lines, step.labels)
+        raise AnswerError(NOTHING_LOCATED)
+    _, picked, new, sentence = _labelled(lines, step.labels)
     chosen = picked.strip(_MARKS)
     if chosen.lower() in _NONE:
-        return Rejection(NOTHING_LOCATED)
+        raise AnswerError(NOTHING_LOCATED)
     if not holds(caption, chosen):
-        return Rejection(NOT_IN_CAPTION)
-    found = _fresh(new, caption, chosen)
-    return found if isinstance(found, Rejection) else (chosen, found, sentence)
+        raise AnswerError(NOT_IN_CAPTION)
+    return chosen, _fresh(new, caption, chosen), sentence
 
 
 def listed(line: str) -> list[str]:
@@ -179,22 +157,21 @@ def listed(line: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part.lower() not in _NONE))
 
 
-def proposed(text: str, caption: str, chosen: str, step: Step) -> str | Rejection:
+def proposed(text: str, caption: str, chosen: str, step: Step) -> str:
     """The new concept: a few words that are neither the old ones nor in the caption."""
-    line = answered(text, step.label)
-    return line if isinstance(line, Rejection) else _fresh(line, caption, chosen)
+    return _fresh(answered(text, step.label), caption, chosen)
 
 
-def _fresh(line: str, caption: str, chosen: str) -> str | Rejection:
+def _fresh(line: str, caption: str, chosen: str) -> str:
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
-        return Rejection(NEW_EMPTY)
+        raise AnswerError(NEW_EMPTY)
     if len(words(new)) > _MOST_NEW or "," in new:
-        return Rejection(NEW_TOO_LONG)
+        raise AnswerError(NEW_TOO_LONG)
     if _core(new) == _core(chosen):
-        return Rejection(NEW_SAME)
+        raise AnswerError(NEW_SAME)
     if holds(caption, new) or holds(" ".join(_core(caption)), " ".join(_core(new))):
-        return Rejection(NEW_KNOWN)
+        raise AnswerError(NEW_KNOWN)
     return new
 
 
@@ -205,8 +182,31 @@ def _core(text: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
+    """The lines of an answer, of which there is one and the first is not No."""
+    lines = _plain_lines(text)
+    if not lines:
+        raise AnswerError(EMPTY)
+    if _NO.fullmatch(lines[0]):
+        raise AnswerError(ANSWERED_NO)
+    return lines
+
+
+def _plain_lines(text: str) -> list[str]:
     lines = _THOUGHT.sub("", text).splitlines()
     return [line for line in (" ".join(line.split()) for line in lines) if line]
+
+
+def _labelled(lines: list[str], labels: Sequence[str], asked: Sequence[str] = ()) -> list[str]:
+    """What follows the labels of an answer that has these lines and no others.
+
+    `asked` are the labels whose lack is the reason to reject; by default all.
+    """
+    for label in asked or labels:
+        if not any(_starts(line, label) for line in lines):
+            raise AnswerError(no_line(label))
+    if len(lines) != len(labels) or not all(map(_starts, lines, labels)):
+        raise AnswerError(EXTRA_LINES)
+    return list(map(_behind, lines, labels))
 
 
 def _starts(line: str, label: str) -> bool:
@@ -320,19 +320,18 @@ def _restored(plain: str, text: str) -> str:
     return " ".join(given.get(word, word) for word in text.split())
 
 
-def judge(caption: str, text: str, change: ChangeLimit) -> Rejection | None:
-    """Why a text in the caption's format is not accepted; None if it is."""
+def judge(caption: str, text: str, change: ChangeLimit) -> None:
+    """Raise if a text in the caption's format is not accepted."""
     plain = caption.strip()
     if not words(text):
-        return Rejection(EMPTY)
+        raise AnswerError(EMPTY)
     if text == plain or words(text) == words(plain):
-        return Rejection(UNCHANGED)
+        raise AnswerError(UNCHANGED)
     if text.endswith("?") and not plain.endswith("?"):
-        return Rejection(QUESTION)
+        raise AnswerError(QUESTION)
     if plain[-1] in _FINAL_MARKS and text[-1] not in _FINAL_MARKS:
-        return Rejection(NO_PUNCTUATION)
+        raise AnswerError(NO_PUNCTUATION)
     if change.measure == "words" and brings_nothing(plain, text):
-        return Rejection(NOTHING_NEW)
+        raise AnswerError(NOTHING_NEW)
     if changes_too_much(plain, text, change):
-        return Rejection(CHANGED_TOO_MUCH)
-    return None
+        raise AnswerError(CHANGED_TOO_MUCH)

@@ -13,6 +13,9 @@ one answer of four lines, which start with `labels`; those of a `swap` are three
 asked for with `--shots`.
 
 The files of this package are the methods `llm/NAME`. A user's own file is given by its path.
+
+A caption is data: in a prompt it stands in quotation marks on one line, and no caption can close
+them.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ ENDING: Final = ".toml"
 MOST_WORDS: Final = 60  # of a caption: with the change, they fit into any answer
 AnswerForm = Literal["list", "concept", "sentence", "swap", "chain"]
 Measure = Literal["words", "bag"]
+Message = dict[str, str]  # role, content
+SENTENCES: Final = ("sentence", "swap", "chain")  # answers that repeat the caption
+_PLACE: Final = re.compile(r"\{(caption|chosen|new)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,33 @@ class Template:
         return replace(self, steps=tuple(steps), version=f"{self.version}+{count}-shots")
 
 
+def quotable(text: str) -> str:
+    """The text on one line, without the quotation mark that would end the quotation."""
+    printable = "".join(mark if mark.isprintable() else " " for mark in text)
+    return " ".join(printable.replace('"', "'").split())
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The question with its places filled. What was filled in is never filled in again."""
+    return _PLACE.sub(lambda place: quotable(values[place[1]]), text)
+
+
+def messages(step: Step, values: Mapping[str, str]) -> list[Message]:
+    """The instruction, then the shots as turns of a dialogue, then the question.
+
+    What is the same for every caption comes first, so that a server can cache it. There is no
+    system message, because some models do not support it.
+    """
+    turns: list[Message] = []
+    for shot in step.shots:
+        given = {"caption": shot.caption, "chosen": shot.chosen, "new": shot.new}
+        turns.append({"role": "user", "content": filled(step.ask, given)})
+        turns.append({"role": "assistant", "content": shot.answer})
+    turns.append({"role": "user", "content": filled(step.ask, values)})
+    turns[0]["content"] = f"{step.instruction}\n\n{turns[0]['content']}"
+    return turns
+
+
 @cache
 def names() -> tuple[str, ...]:
     """The names of all methods, sorted: `llm/add-att`, ..."""
@@ -148,37 +181,40 @@ def _packaged(name: str) -> Template:
 
 def parse_template(name: str, data: Mapping[str, Any]) -> Template:
     """Raises a ValueError that says what is wrong."""
-    more = {key: value for key, value in data.items() if key not in ("caption", "change", "steps")}
-    about = {**more, **_table(data.get("caption", {}), "caption")}
-    change = ChangeLimit(**_fitting(ChangeLimit, data.get("change"), "change"))
-    steps = data.get("steps")
-    if not isinstance(steps, list) or not steps:
+    about = {**data, "name": name, "steps": ()}
+    about |= _table(about.pop("caption", {}), "caption")
+    change = ChangeLimit(**_fitting(ChangeLimit, about.get("change"), "change"))
+    tables = data.get("steps")
+    if not isinstance(tables, list) or not tables:
         raise ValueError("it has no [[steps]]")
-    found = Template(
-        **_fitting(Template, {**about, "name": name, "change": change, "steps": ()}, "the file"),
+    steps = tuple(_step(table, number) for number, table in enumerate(tables, 1))
+    template = Template(
+        **_fitting(Template, about, "the file") | {"change": change, "steps": steps}
     )
-    found = replace(found, steps=tuple(_step(step, n) for n, step in enumerate(steps, 1)))
-    for field, known in (("kind", KINDS), ("type", TYPES), ("subtype", SUBTYPES)):
-        if getattr(found, field) not in known:
-            raise ValueError(f"{field} is {shown(getattr(found, field))}, not one of {known}")
-    if change.measure not in get_args(Measure):
-        raise ValueError(f"measure is {shown(change.measure)}, not one of {get_args(Measure)}")
-    _check_order(found.steps)
-    return found
+    for part, field, known in (
+        (template, "kind", KINDS),
+        (template, "type", TYPES),
+        (template, "subtype", SUBTYPES),
+        (change, "measure", get_args(Measure)),
+    ):
+        if getattr(part, field) not in known:
+            raise ValueError(f"{field} is {shown(getattr(part, field))}, not one of {known}")
+    _check_order(steps)
+    return template
 
 
 def _check_order(steps: tuple[Step, ...]) -> None:
     """What a question holds must be known by then, and only the last answer is a sentence."""
     known = {"caption"}
     for step in steps:
-        places = set(_PLACES.findall(step.ask))
+        places = set(re.findall(r"\{(\w+)\}", step.ask))
         if "caption" not in places or not places <= known:
             allowed = ", ".join(f"{{{place}}}" for place in sorted(known))
             raise ValueError(
                 f"'ask' of the step {step.name!r} holds {{caption}}, and nothing else in braces "
                 f"than {allowed}"
             )
-        if (step.answer in _SENTENCES) != (step is steps[-1]):
+        if (step.answer in SENTENCES) != (step is steps[-1]):
             raise ValueError("the last step, and no other, is answered by a sentence")
         known |= {{"list": "chosen", "concept": "new"}.get(step.answer, "caption")}
         if step.answer == "concept" and "chosen" not in known:
@@ -198,11 +234,8 @@ def _step(data: Any, number: int) -> Step:
         raise ValueError(f"{where}: no answer is a {shown(step.answer)}")
     if step.answer == "chain" and (len(step.labels) != 4 or step.labels[-1] != step.label):
         raise ValueError(f"{where}: a chain has four labels, the last of which is its label")
-    if (
-        step.answer == "swap"
-        and step.labels
-        and (len(step.labels) != 3 or not all(step.labels[1:]))
-    ):
+    three = len(step.labels) == 3 and all(step.labels[1:])
+    if step.answer == "swap" and step.labels and not three:
         raise ValueError(
             f"{where}: the labels of a swap are three: of Yes (which may be empty), of the two "
             "parts and of the sentence"
@@ -214,10 +247,10 @@ def _step(data: Any, number: int) -> Step:
     return step
 
 
-def _table(value: Any, where: str) -> Mapping[str, Any]:
+def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{where} should be a table, it is {shown(value)}")
-    return value
+    return dict(value)
 
 
 def _fitting(kind: type[Any], value: Any, where: str) -> dict[str, Any]:
@@ -232,7 +265,7 @@ def _fitting(kind: type[Any], value: Any, where: str) -> dict[str, Any]:
         wanted = _TYPES.get(str(known[name].type))
         if wanted and (not isinstance(item, wanted) or isinstance(item, bool)):
             raise ValueError(f"{name!r} of {where} is {shown(item)}, which is of another type")
-    return dict(table)
+    return table
 
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -241,6 +274,4 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "int": (int,),
     "float": (int, float),
 }
-_SENTENCES: Final = ("sentence", "swap", "chain")
-_PLACES: Final = re.compile(r"\{(\w+)\}")
 _MOST_BYTES: Final = 2**20

@@ -2,6 +2,6 @@ from .negatives import SCALES as SCALES
 from .refining import (
     BlindResult as BlindResult,
     Refined as Refined,
+    RefineSettings as RefineSettings,
     refine as refine,
 )
-from .rounds import RefineSettings as RefineSettings

@@ -27,8 +27,8 @@ from counterpoint._util.registry import did_you_mean
 from counterpoint.cases import normal
 from counterpoint.generation.llm.templates import PREFIX
 from counterpoint.generation.pairs import FINISHED, SCHEMA, SENTENCE, read_pairs
-from counterpoint.generation.refinement.scores import SIDES
 
+SIDES: Final = ("caption", "text")
 Scale = Literal["max", "rank"]
 SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
 BY: Final = ("type", "subtype")  # like SugarCrepe's subsets, which were refined separately
@@ -168,20 +168,19 @@ def scaled(gaps: np.ndarray, groups: np.ndarray, scale: Scale) -> np.ndarray:
     share of the group's non-zero gaps that are not larger, so that cells have equal numbers.
     """
     found = np.zeros(len(gaps))
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    for rows in np.split(order, starts[1:]):
+    for rows in _rows_by_group(groups):
         rows = rows[gaps[rows] != 0]
         if len(rows):
-            found[rows] = np.sign(gaps[rows]) * _size(np.abs(gaps[rows]), scale)
+            sizes = np.abs(gaps[rows])
+            ranks = np.searchsorted(np.sort(sizes), sizes, side="right") / len(rows)
+            found[rows] = np.sign(gaps[rows]) * (ranks if scale == "rank" else sizes / sizes.max())
     return found
 
 
-def _size(sizes: np.ndarray, scale: Scale) -> np.ndarray:
-    if scale == "max":
-        return sizes / sizes.max()
-    ordered = np.sort(sizes)
-    return np.searchsorted(ordered, sizes, side="right") / len(sizes)
+def _rows_by_group(groups: np.ndarray) -> list[np.ndarray]:
+    """The numbers of the rows of each group."""
+    order = np.argsort(groups, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
 def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
@@ -193,9 +192,7 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
     subtype.
     """
     kept = np.ones(len(scores), dtype=bool)
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    for rows in np.split(order, starts[1:]):
+    for rows in _rows_by_group(groups):
         if len(rows):
             limits = np.quantile(scores[rows].astype(np.float64), 1 - share, axis=0)
             kept[rows] = (scores[rows] >= limits).all(axis=1)
@@ -285,14 +282,17 @@ def balanced(
     """
     group = np.zeros(len(gaps), dtype=np.int64) if groups is None else np.asarray(groups)
     cell = cells(gaps, bins, zero_bins, group)
-    side = _side(cell)
+    side = np.zeros(len(cell), dtype=np.int64)  # the first sign of a row; of mirrors, the opposite
+    for column in cell.T:
+        side = np.where(side == 0, np.sign(column), side)
     canonical = cell * side[:, None]
     order = np.lexsort((keys, side, *canonical.T, group))
     where = np.column_stack((group, canonical))[order]
     new_cell = _changes(where)
     new_side = new_cell | _changes(side[order, None])
     number = np.cumsum(new_cell) - 1  # of the cell, mirrors taken together
-    rank = np.arange(len(order)) - _last_start(new_side)
+    places = np.arange(len(order))
+    rank = places - np.maximum.accumulate(np.where(new_side, places, 0))
     ahead = np.bincount(number[side[order] > 0], minlength=len(order))
     behind = np.bincount(number[side[order] < 0], minlength=len(order))
     kept = np.empty(len(order), dtype=bool)
@@ -300,20 +300,6 @@ def balanced(
     return kept
 
 
-def _side(cell: np.ndarray) -> np.ndarray:
-    """1 or -1, the sign of a row's first number that is not 0; mirrors have opposite ones."""
-    side = np.zeros(len(cell), dtype=np.int64)
-    for column in cell.T:
-        side = np.where(side == 0, np.sign(column), side)
-    return side
-
-
 def _changes(rows: np.ndarray) -> np.ndarray:
     """Where a row differs from the one before it; the first does."""
     return np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1)))[: len(rows)]
-
-
-def _last_start(starts: np.ndarray) -> np.ndarray:
-    """For each place, the last place up to it at which something starts."""
-    places: np.ndarray = np.maximum.accumulate(np.where(starts, np.arange(len(starts)), 0))
-    return places

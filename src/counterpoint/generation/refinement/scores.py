@@ -8,7 +8,7 @@ gives the scores another name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -20,51 +20,62 @@ from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Advance, Progress
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
+from counterpoint.generation.refinement.negatives import SIDES, Negatives, changed, pieces
 from counterpoint.models import LoadOptions, load_model
-from counterpoint.models.blind import FITTED, SCORERS, TEXT_MODELS, Format, Length
+from counterpoint.models.blind import (
+    FITTED,
+    SCORERS,
+    TEXT_MODELS,
+    Differences,
+    Format,
+    Length,
+)
 from counterpoint.scoring import BlindScorer, Work, caption_keys, fill_captions, stored
 
 COLUMN: Final = "column"
 _FAMILY: Final = "blind"
 _CHEAP: Final = (Length, Format)  # computed faster than the store finds them
-SIDES: Final = ("caption", "text")
+_PIECE: Final = 20_000
 _LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
 
 
-class TableScores:
-    """The scores of one name in a table, by text."""
-
-    def __init__(self, name: str, values: pl.DataFrame) -> None:
-        self.name, self.values = name, values
+class ScoreSource(Protocol):
+    """Something that gives the scores of one name."""
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts; NaN where the table does not have one."""
-        found = [
+        """Scores (n, 2) of captions and texts; NaN where there is none."""
+
+
+class TableScores(NamedTuple):
+    """The scores of one name in a table, by text."""
+
+    values: pl.DataFrame
+
+    def of(self, pairs: pl.DataFrame) -> np.ndarray:
+        columns = [
             pairs.select(text=side)
             .join(self.values, on="text", how="left", maintain_order="left")["value"]
             .cast(pl.Float64)
             .to_numpy()
             for side in SIDES
         ]
-        return np.column_stack(found)
+        return np.column_stack(columns)
 
 
-class ColumnScores:
+class ColumnScores(NamedTuple):
     """The scores NAME/caption and NAME/text that the pairs have already."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts; NaN where a pair does not have one."""
-        found = np.full((len(pairs), 2), np.nan)
+        scores = np.full((len(pairs), 2), np.nan)
         rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
         rows = rows.select("row", pl.col("score").struct.unnest())
         for place, side in enumerate(SIDES):
             mine = rows.filter(pl.col("name") == f"{self.name}/{side}")
-            found[mine["row"].to_numpy(), place] = mine["value"].cast(pl.Float64).to_numpy()
-        return found
+            scores[mine["row"].to_numpy(), place] = mine["value"].cast(pl.Float64).to_numpy()
+        return scores
 
 
 def read_scores(paths: Sequence[Path]) -> Tables:
@@ -111,7 +122,7 @@ def table_scores(name: str, tables: Tables) -> TableScores:
             f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
             f"for instance {shown(twice.min())}.",
         )
-    return TableScores(name, values)
+    return TableScores(values)
 
 
 class BlindModel(NamedTuple):
@@ -131,22 +142,10 @@ def parse_blind_model(spec: str) -> BlindModel:
     named = re.fullmatch(r"([A-Za-z][\w.-]*)=(.+)", spec, re.DOTALL)
     name, id = named.groups() if named else ("", spec)
     family, _, rest = id.partition(":")
-    if family in (
-        *SCORERS,
-        *FITTED,
-        *TEXT_MODELS,
-    ):  # `lm:` as well: the family of that name needs images
+    # `lm:` as well: the family of that name needs images.
+    if family in (*SCORERS, *FITTED, *TEXT_MODELS):
         id = f"{_FAMILY}:{id}"
     return BlindModel(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
-
-
-class ScoreSource(Protocol):
-    """Something that gives the scores of one name."""
-
-    name: str
-
-    def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts."""
 
 
 class ModelScores:
@@ -156,7 +155,7 @@ class ModelScores:
     """
 
     def __init__(self, name: str, model: BlindScorer, work: Work, total: int) -> None:
-        self.name, self.model, self.work = name, model, work
+        self.model, self.work = model, work
         self.advance = work.progress.start(f"{name}: pairs", total)
 
     def of(self, pairs: pl.DataFrame) -> np.ndarray:
@@ -211,3 +210,33 @@ def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
             "are fitted to the pairs: ngram, chars.",
         )
     return model
+
+
+class FittedScores:
+    """A model of `FITTED` on the negatives of a file.
+
+    Pairs are put in the order of their keys, so that the order of the file has no say, not even in
+    the last bit.
+    """
+
+    def __init__(self, id: str, path: Path, negatives: Negatives) -> None:
+        self.differences = Differences.of(FITTED[id.partition(":")[2]].grams, _texts(path))
+        if len(self.differences.clusters) != len(negatives):
+            raise changed(path)
+        self.order = np.argsort(negatives.keys, kind="stable")
+
+    def gaps(self, kept: np.ndarray, seed: int) -> np.ndarray:
+        """Of all negatives, fitted to those that are kept; NaN for the others."""
+        mine = self.order[kept[self.order]]
+        found = np.full(len(kept), np.nan)
+        found[mine] = self.differences.only(mine).gaps(seed)
+        return found
+
+
+def _texts(path: Path) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Captions, texts, and images; a caption without an image stands for itself."""
+    image = pl.coalesce("image", "source")
+    for frame in pieces(path):
+        for part in frame.iter_slices(_PIECE):
+            caption, text, images = part.select(*SIDES, image.alias("of")).get_columns()
+            yield caption.to_list(), text.to_list(), images.to_list()
