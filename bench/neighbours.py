@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=10_000, help="images")
     parser.add_argument("--width", type=int, default=512, help="of a vector")
     parser.add_argument("-k", type=int, default=3)
-    parser.add_argument("--block", type=int, default=2048)
+    parser.add_argument("--block", type=int, default=256)
     parser.add_argument("--way", choices=("naive", "blocks"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,7 +26,6 @@ from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
 from counterpoint.generation.inputs.files import SourceCaption
-from counterpoint.generation.language.sentences import unreadable
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
 from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
@@ -227,44 +227,33 @@ def test_broken_parts_are_told_of(file: Path, tmp_path: Path, small_pieces: None
         generate(open_captions(str(file)), SETTINGS, out, workers=1)
 
 
-@pytest.mark.parametrize(
-    ("caption", "reason"),
-    [
-        ("", "empty"),
-        (" \n ", "empty"),
-        ("🐶🐱", "no words"),
-        ("42 !!", "no words"),
-        ("a dog " * 250, "more than 80 words"),
-        ("un chien blanc sur la plage avec un homme", "not English"),
-        ("白い犬と黒い猫", "not English"),
-        ("ein weißer Hund liegt auf dem Sofa", "not English"),
-        ("A dog 🐶 on a bench", ""),
-        ("skateboarder grinding a rail", ""),
-        ("dog ON table", ""),
-        ("a frisbee", ""),
-    ],
-)
-def test_captions_that_cannot_be_worked_on(caption: str, reason: str) -> None:
-    assert unreadable(caption) == reason
+ODD = {
+    "": "empty",
+    " \n ": "empty",
+    "🐶🐱": "no words",
+    "42 !!": "no words",
+    "a dog " * 250: "more than 80 words",
+    "un chien blanc sur la plage avec un homme": "not English",
+    "白い犬と黒い猫": "not English",
+    "ein weißer Hund liegt auf dem Sofa": "not English",
+    "A dog 🐶 on a bench": MADE,
+    "skateboarder grinding a rail": MADE,
+    "dog ON table": MADE,
+    "a frisbee": MADE,
+}
 
 
 def test_odd_captions_are_refused_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
-    odd = ["", "🐶🐱", "a dog " * 250, "un chien blanc sur la plage", None, "a red dog on a table"]
+    odd = [*ODD, None, "a red dog on a table"]
     path.write_text("\n".join(json.dumps({"caption": caption}) for caption in odd))
     for kind in ("negative", "positive"):
         names = chosen_methods(["rules"], kind).rules
         out = tmp_path / f"{kind}.parquet"
         report = generate(open_captions(str(path)), TextSettings(kind, names), out, workers=1)
         counts = {reason: n for (what, reason), n in report.counts.items() if what == CAPTIONS}
-        assert counts == {
-            "empty": 2,
-            "no words": 1,
-            "more than 80 words": 1,
-            "not English": 1,
-            MADE: 1,
-        }
-        assert set(table(out)["source"]) == {"5"}
+        assert counts == Counter([*ODD.values(), "empty", MADE])
+        assert set(map(int, table(out)["source"])) <= {8, 9, 10, 11, 13}
 
 
 def test_refused_texts_are_kept_when_asked_for(file: Path, tmp_path: Path) -> None:
@@ -398,46 +387,23 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert {"what": "captions", "reason": "made", "count": 40} in counts
 
 
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (["-M", "nonsense"], "E-METHOD-UNKNOWN"),
-        (["-o", "x.csv"], "E-FILE-FORMAT"),
-    ],
-)
-def test_wrong_commands_are_one_sentence(tmp_path: Path, options: list[str], code: str) -> None:
-    place = [str(tmp_path / option) if "." in option else option for option in options]
-    out = [] if "-o" in options else ["-o", str(tmp_path / "o.parquet")]
-    result = CliRunner().invoke(app, ["generate", "negatives", "world:size=5", *place, *out])
-    assert result.exit_code == 1
-    assert f"[{code}]" in result.output
+def test_wrong_commands_are_one_sentence(tmp_path: Path) -> None:
+    command = ["generate", "negatives", "world:size=5", "-o", str(tmp_path / "o.parquet")]
+    for options, status, said in (
+        (["-M", "nonsense"], 1, "[E-METHOD-UNKNOWN]"),
+        (["-o", str(tmp_path / "x.csv")], 1, "[E-FILE-FORMAT]"),
+        (["--dry-run", "1"], 2, "only llm methods have prompts"),
+        (["-M", "llm"], 2, "llm methods need the name of a model"),
+    ):
+        result = CliRunner().invoke(app, [*command, *options])
+        assert result.exit_code == status and said in result.output
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_wrong_ending_is_refused_before_anything_is_made(file: Path, tmp_path: Path) -> None:
     with raises("E-FILE-FORMAT", tmp_path / "out.csv"):
         generate(open_captions(str(file)), SETTINGS, tmp_path / "out.csv", workers=1)
     assert not (tmp_path / "out.csv.parts").exists()
-
-
-def test_rules_have_no_prompts_to_show(tmp_path: Path) -> None:
-    command = ["generate", "negatives", "world:size=5", "--dry-run", "1"]
-    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "o.parquet")])
-    assert result.exit_code == 2
-    assert not (tmp_path / "o.parquet").exists()
-
-
-def test_a_language_model_needs_a_name(tmp_path: Path) -> None:
-    command = [
-        "generate",
-        "negatives",
-        "world:size=5",
-        "-M",
-        "llm",
-        "-o",
-        str(tmp_path / "o.parquet"),
-    ]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 2
 
 
 def test_prompts_are_shown_without_a_server(tmp_path: Path) -> None:

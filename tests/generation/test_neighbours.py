@@ -118,7 +118,7 @@ def test_copies_and_broken_images_are_no_neighbours(tmp_path, work):
     (tmp_path / "copy.png").write_bytes((tmp_path / "2.png").read_bytes())
     (tmp_path / "broken.png").write_bytes(b"no image")
     model, asked = Towers(), ["0.png", "copy.png", "gone.png", *names, "broken.png"]
-    found = nearest_images(model, asked, tmp_path, work, k=3, block=2)
+    found = nearest_images(model, asked, tmp_path, work, k=3)
     assert (found.images, found.copies) == (10, 1)
     assert set(found.left_out) == {"gone.png", "broken.png"}
     assert "no such file" in found.left_out["gone.png"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -78,16 +78,16 @@ COMMANDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_second_command_is_refused_before_its_work(pairs: Path, command: str) -> None:
-    words = command.split()
-    out = Path(words[words.index("-o") + 1])
-    with reserved(out):
-        before = sorted(pairs.parent.rglob("*"))
-        done = CliRunner().invoke(app, words)
-        assert sorted(pairs.parent.rglob("*")) == before
-    assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
-    assert f"error: {out}: " in done.stderr and "[E-OUTPUT-LOCKED]" in done.stderr
+def test_a_second_command_is_refused_before_its_work(pairs: Path) -> None:
+    for command in COMMANDS.values():
+        words = command.split()
+        out = Path(words[words.index("-o") + 1])
+        with reserved(out):
+            before = sorted(pairs.parent.rglob("*"))
+            done = CliRunner().invoke(app, words)
+            assert sorted(pairs.parent.rglob("*")) == before
+        assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
+        assert f"error: {out}: " in done.stderr and "[E-OUTPUT-LOCKED]" in done.stderr
 
 
 def test_the_same_images_are_not_drawn_by_two_commands(pairs: Path) -> None:
@@ -107,20 +107,17 @@ if os.geteuid() != 0:  # to whom nothing is forbidden
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", _PLACES)
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_an_impossible_place_is_told_before_the_work(pairs: Path, command: str, place: str) -> None:
+def test_an_impossible_place_is_told_before_the_work(pairs: Path) -> None:
     Path("forbidden").mkdir(mode=0o500)
-    name, reason = _PLACES[place]
-    words = command.split()
-    out = Path(name).with_suffix(Path(words[words.index("-o") + 1]).suffix)
-    words[words.index("-o") + 1] = str(out)
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
-    [line] = done.stderr.splitlines()
-    assert re.fullmatch(
-        f"error: {out}: cannot be written: ({reason})\\. \\[E-OUTPUT-UNWRITABLE\\]", line
-    ), line
+    for command, (name, reason) in product(COMMANDS.values(), _PLACES.values()):
+        words = command.split()
+        out = Path(name).with_suffix(Path(words[words.index("-o") + 1]).suffix)
+        words[words.index("-o") + 1] = str(out)
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
+        [line] = done.stderr.splitlines()
+        why = f"error: {out}: cannot be written: {reason}. [E-OUTPUT-UNWRITABLE]"
+        assert line == why
 
 
 # --- full disks --------------------------------------------------------------------------------

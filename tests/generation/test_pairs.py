@@ -29,18 +29,8 @@ from counterpoint.generation.pairs import (
     write_pairs,
 )
 
-PAIR = Pair(
-    "7",
-    ImageRef("a.jpg", (1, 2, 3, 4)),
-    "a dog",
-    "a cat",
-    "negative",
-    "replace",
-    "obj",
-    "m",
-    "1",
-    5,
-)
+IMAGE = ImageRef("a.jpg", (1, 2, 3, 4))
+PAIR = Pair("7", IMAGE, "a dog", "a cat", "negative", "replace", "obj", "m", "1", 5)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +61,8 @@ def test_what_surrounds_the_change_is_the_captions(caption: str, text: str) -> N
 
 def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "p.parquet"
-    other = Pair(
-        "8", None, "ein Hund 🐶", "x", "positive", "swap", "", "n", "2", 0, ("changed",), "no"
-    )
+    end = ("positive", "swap", "", "n", "2", 0, ("changed",), "no", "narrower")
+    other = Pair("8", None, "ein Hund 🐶", "x", *end)
     rows = write_pairs(path, [tabulate([PAIR]), tabulate([]), tabulate([other])], {"seed": 5})
     assert rows == 2
     table = pl.concat(read_pairs(path, rejected=True))
@@ -81,14 +70,9 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert table["box"].to_list() == [[1, 2, 3, 4], None]
     assert table["image"].to_list() == ["a.jpg", None]
     assert table["checks"].to_list() == [[], ["changed"]]
+    assert table["doubt"].to_list() == ["", "narrower"]
     assert read_about(path) == {"seed": 5}
     assert len(pl.concat(read_pairs(path))) == 1
-
-
-def test_the_doubt_of_a_positive_is_kept(tmp_path: Path) -> None:
-    pair = PAIR._replace(kind="positive", doubt="narrower")
-    write_pairs(tmp_path / "p.parquet", [tabulate([pair])], {})
-    assert pl.concat(read_pairs(tmp_path / "p.parquet"))["doubt"].to_list() == ["narrower"]
 
 
 def test_what_is_known_only_at_the_end_is_said_then(tmp_path: Path) -> None:
@@ -201,70 +185,35 @@ def test_another_layout_is_named(tmp_path: Path, values: list[object], code: str
 
 def test_a_benchmarks_own_texts_become_pairs(tmp_path: Path) -> None:
     image = ImageRef("photos/1.jpg")
+    bus, road = "a red bus on a road", "a road with a red bus"
+    animals = ("a cat on a mat",), ("a dog on a mat", "a cow on a mat"), ("animals",)
+    two = (image, ImageRef("2.jpg")), ("a dog on a mat", "a cat on a mat")
     cases = [
-        caption_case(
-            "0",
-            image,
-            ("a red bus on a road", "a road with a red bus"),
-            ("a BLUE bus on a road",),
-            ("replace/att",),
-        ),
-        caption_case(
-            "1", image, ("a cat on a mat",), ("a dog on a mat", "a cow on a mat"), ("animals",)
-        ),
-        Case(
-            "2",
-            (image, ImageRef("2.jpg")),
-            ("a dog on a mat", "a cat on a mat"),
-            ((True, False), (False, True)),
-        ),
+        caption_case("0", image, (bus, road), ("a BLUE bus on a road",), ("replace/att",)),
+        caption_case("1", image, *animals),
+        Case("2", *two, ((True, False), (False, True))),
     ]
-    write_cases(Cases.build(cases, source="own"), tmp_path / "cases.parquet")
-    settings, out = (
-        TextSettings("positive", (), checks=False, form="uniform"),
-        tmp_path / "pairs.parquet",
-    )
-    made = import_cases(str(tmp_path / "cases.parquet"), None, settings, out, type="add")
+    path, out = tmp_path / "cases.parquet", tmp_path / "pairs.parquet"
+    write_cases(Cases.build(cases, source="own"), path)
+    settings = TextSettings("positive", (), checks=False, form="uniform")
+    made = import_cases(str(path), None, settings, out, type="add")
     names = ("source", "image", "caption", "text", "kind", "type", "subtype")
-    found = pl.concat(read_pairs(out)).select(names).sort("source", "text").rows()
-    assert found == [
-        (
-            "0",
-            image.path,
-            "A red bus on a road.",
-            "A BLUE bus on a road.",
-            "negative",
-            "replace",
-            "att",
-        ),
-        (
-            "0",
-            image.path,
-            "A red bus on a road.",
-            "A road with a red bus.",
-            "positive",
-            "replace",
-            "att",
-        ),
-        ("1", image.path, "A cat on a mat.", "A cow on a mat.", "negative", "add", ""),
-        ("1", image.path, "A cat on a mat.", "A dog on a mat.", "negative", "add", ""),
+    red, cat = (image.path, "A red bus on a road."), (image.path, "A cat on a mat.")
+    assert pl.concat(read_pairs(out)).select(names).sort("source", "text").rows() == [
+        ("0", *red, "A BLUE bus on a road.", "negative", "replace", "att"),
+        ("0", *red, "A road with a red bus.", "positive", "replace", "att"),
+        ("1", *cat, "A cow on a mat.", "negative", "add", ""),
+        ("1", *cat, "A dog on a mat.", "negative", "add", ""),
     ]
     assert made.counts[f"imported/{tmp_path}/cases.parquet", SEVERAL] == 1
     assert root_of(out) == tmp_path
-    only = import_cases(
-        str(tmp_path / "cases.parquet"), None, settings, tmp_path / "p.parquet", kinds=["positive"]
-    )
+    only = import_cases(str(path), None, settings, tmp_path / "p.parquet", kinds=["positive"])
     assert only.rows == 1
 
 
 def test_captions_are_no_benchmark(tmp_path: Path) -> None:
     (tmp_path / "captions.json").write_text('[{"caption": "a cat", "image": "1.jpg"}]')
-    words = [
-        "generate",
-        "import",
-        str(tmp_path / "captions.json"),
-        "-o",
-        str(tmp_path / "p.parquet"),
-    ]
+    place = str(tmp_path / "p.parquet")
+    words = ["generate", "import", str(tmp_path / "captions.json"), "-o", place]
     found = CliRunner().invoke(app, words)
     assert found.exit_code == 2 and "need a file of texts" in found.output

@@ -259,13 +259,6 @@ def test_no_pixel_is_painted_by_two_objects() -> None:
     assert touching == []
 
 
-@pytest.mark.slow
-def test_small_objects_never_touch() -> None:
-    for a, b in closest_pairs():
-        small = [coverage(t.with_value("size", "small")) for t in (a, b)]
-        assert not np.any((small[0] > 0) & (small[1] > 0))
-
-
 # --- torch -------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from errors import raises
 from hypothesis import given, settings, strategies as st
+from world_judge import judge
 
 from counterpoint._util.errors import CounterpointError
 from counterpoint.world.grammar import (
@@ -47,42 +48,6 @@ PHRASES = st.builds(
 )
 STATEMENTS = st.builds(Statement, PHRASES, PHRASES, st.none() | st.sampled_from(RELATIONS))
 SAY = st.sets(st.sampled_from(tuple(SYNONYMS))).map(lambda words: {w: SYNONYMS[w] for w in words})
-
-
-# --- an obvious judge --------------------------------------------------------------------------
-
-
-def is_a(thing: Thing, phrase: Phrase) -> bool:
-    if phrase.shape != thing.shape:
-        return False
-    if phrase.size is not None and phrase.size != thing.size:
-        return False
-    if phrase.colour is not None and phrase.colour != thing.colour:
-        return False
-    return phrase.texture is None or phrase.texture == thing.texture
-
-
-def stands(a: Thing, relation: str | None, b: Thing) -> bool:
-    # A quarter of the width lies in the gap between objects of one column and of the next, so the
-    # judge need not know the margin of the code it judges.
-    if relation == "left of":
-        return a.x < b.x - 0.25
-    if relation == "right of":
-        return a.x > b.x + 0.25
-    if relation == "above":
-        return a.y < b.y - 0.25
-    if relation == "below":
-        return a.y > b.y + 0.25
-    return relation is None
-
-
-def judge(statement: Statement, scene: Scene) -> bool:
-    for i, a in enumerate(scene.things):
-        for j, b in enumerate(scene.things):
-            found = is_a(a, statement.first) and is_a(b, statement.second)
-            if i != j and found and stands(a, statement.relation, b):
-                return True
-    return False
 
 
 @st.composite
@@ -167,69 +132,30 @@ def test_articles(statement: Statement, say: dict[str, str]) -> None:
     assert all((article == "an") == (letter in "aeiou") for article, letter in found)
 
 
-@pytest.mark.parametrize("word", ["orange", "emerald", "ivory", "ebony"])
-def test_an_before_a_vowel(word: str) -> None:
-    phrase = Phrase("ring", colour=CANONICAL[word])
-    say = {} if CANONICAL[word] == word else {CANONICAL[word]: word}
-    text = write(Statement(phrase, phrase, "below"), say)
-    assert text == f"an {word} ring below an {word} ring"
-    with raises("E-CAPTION-NOT-WORLD", "an"):
-        read(text.replace("an ", "a "))
-
-
 MALFORMED = [
-    "",
-    " ",
-    "and",
-    " and ",
-    "a circle",
-    "the circle and",
-    "and the circle",
-    "a circle above",
-    "above a circle",
-    "a circle beside a heart",
-    "a circle to the above a heart",
-    "a circle and a heart",  # "and" takes "the"
-    "the circle above the heart",  # relations take "a"
-    "the circle above a heart",
-    "the circle and a heart",
-    "circle above heart",
-    "a orange circle above a heart",
-    "an circle above a heart",
-    "an red circle above a heart",
-    "a circle above a red",
-    "a red above a heart",
-    "a red blue circle above a heart",
-    "a red crimson circle above a heart",
-    "a red red circle above a heart",
-    "a circle red above a heart",
-    "a pink circle above a heart",
-    "a circle star above a heart",
-    "a circle above a heart above a star",
-    "the circle and the heart and the star",
-    "the circle and the heart above a star",
-    "the  circle and the heart",
-    "A circle above a heart",
-    "a circle above a heart.",
-    " a circle above a heart",
-    "a circle above a heart ",
-    "a circle above a heart\n",
-    "a circle\nabove a heart",
+    *("", " ", "and", " and ", "a circle", "the circle and", "and the circle", "a circle above"),
+    *("above a circle", "a circle beside a heart", "a circle to the above a heart"),
+    *("a circle and a heart", "the circle and a heart"),  # "and" takes "the"
+    *("the circle above the heart", "the circle above a heart"),  # relations take "a"
+    *("circle above heart", "a orange circle above a heart", "an circle above a heart"),
+    *("an red circle above a heart", "a emerald ring below an emerald ring"),
+    *("a circle above a red", "a red above a heart", "a red blue circle above a heart"),
+    *("a red crimson circle above a heart", "a red red circle above a heart"),
+    *("a circle red above a heart", "a pink circle above a heart"),
+    *("a circle star above a heart", "a circle above a heart above a star"),
+    *("the circle and the heart and the star", "the circle and the heart above a star"),
+    *("the  circle and the heart", "a  circle above a heart", "a circle above an  red heart"),
+    *("A circle above a heart", "a circle above a heart.", " a circle above a heart"),
+    *("a circle above a heart ", "a circle above a heart\n", "a circle\nabove a heart"),
 ]
 
 
-@pytest.mark.parametrize("text", MALFORMED)
-def test_malformed_captions_are_refused_in_one_line(text: str) -> None:
-    with raises("E-CAPTION-NOT-WORLD") as caught:
-        read(text)
-    assert isinstance(caught.value, CounterpointError)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("text", ["a  circle above a heart", "a circle above an  red heart"])
-def test_doubled_spaces_are_refused(text: str) -> None:
-    with raises("E-CAPTION-NOT-WORLD"):
-        read(text)
+def test_malformed_captions_are_refused_in_one_line() -> None:
+    for text in MALFORMED:
+        with raises("E-CAPTION-NOT-WORLD") as caught:
+            read(text)
+        assert isinstance(caught.value, CounterpointError)
+        assert len(str(caught.value).splitlines()) == 1
 
 
 @FEW

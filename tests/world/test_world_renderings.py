@@ -188,7 +188,7 @@ def test_a_plain_scene_is_drawn_and_written_as_before() -> None:
     assert np.array_equal(pictures[1], draw([replace(scene, look="dim")])[0])
 
 
-@pytest.mark.parametrize("look", ["", "neon", "dim,warm", "dim "])
-def test_an_unknown_look_is_refused(look: str) -> None:
-    with raises("E-SCENE-INVALID"):
-        read_scene(f"0.500,{look};large,red,solid,circle,0.500,0.500")
+def test_an_unknown_look_is_refused() -> None:
+    for look in ("", "neon", "dim,warm", "dim "):
+        with raises("E-SCENE-INVALID"):
+            read_scene(f"0.500,{look};large,red,solid,circle,0.500,0.500")

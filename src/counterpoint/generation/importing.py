@@ -116,8 +116,8 @@ def import_cases(
 def _label(group: str) -> tuple[Type, str] | None:
     """The type and subtype that a group names, as those of SugarCrepe do."""
     name, _, subtype = group.partition("/")
-    found = next((type for type in TYPES if type == name), None)
-    return (found, subtype) if found and subtype in SUBTYPES else None
+    known = next((type for type in TYPES if type == name), None)
+    return (known, subtype) if known and subtype in SUBTYPES else None
 
 
 ImportRow = tuple[SourceCaption, Mapping[Kind, Sequence[Draft | Rejection]]]
@@ -192,12 +192,12 @@ def _text(value: Any, path: Path, number: int) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        found = shown(value)
+        what = shown(value)
         if isinstance(value, dict):
-            found = f"an object with the keys {', '.join(map(shown, value))}"
+            what = f"an object with the keys {', '.join(map(shown, value))}"
         raise DataError(
             "E-ROW-MALFORMED",
-            f"{path}: line {number}: expected one text in quotation marks, found {found}.",
+            f"{path}: line {number}: expected one text in quotation marks, found {what}.",
         )
     lines = (" ".join(line.split()) for line in value.splitlines())
     text = next((line for line in lines if line), "")

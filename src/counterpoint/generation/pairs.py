@@ -147,36 +147,21 @@ def tabulate(pairs: Sequence[Pair]) -> pl.DataFrame:
     """Pairs as rows of the table."""
     spans = [changed_span(pair.caption, pair.text) for pair in pairs]
     images = [pair.image or ImageRef("") for pair in pairs]
-    columns: dict[str, Sequence[Any]] = {
-        name: [getattr(pair, name) for pair in pairs] for name in _PLAIN
-    }
-    columns |= {
+    columns: dict[str, Any] = {
         "image": [image.path or None for image in images],
         "box": [image.box for image in images],
         "start": [start for start, _ in spans],
         "end": [end for _, end in spans],
+        "checks": [list(pair.checks) for pair in pairs],
+        "text_image": [None] * len(pairs),
     }
-    made = [pl.Series(name, values, dtype=SCHEMA[name]) for name, values in columns.items()]
-    made.append(_repeated("checks", [pair.checks for pair in pairs]))
-    # One empty list, or one null, is made and repeated, which is much faster.
-    made += [
-        pl.Series(name, [value], dtype=SCHEMA[name]).new_from_index(0, len(pairs))
-        for name, value in (("scores", []), ("text_images", []), ("text_image", None))
-    ]
-    return pl.DataFrame(made).select(SCHEMA.names())
-
-
-def _repeated(name: str, values: Sequence[tuple[str, ...]]) -> pl.Series:
-    """A column of lists with few different values: each is made once."""
-    unique = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    lists = pl.Series(name, [list(value) for value in unique], dtype=SCHEMA[name])
-    return lists.gather([unique[value] for value in values])
-
-
-_PLAIN: Final = (
-    *("source", "caption", "text", "kind", "type", "subtype"),
-    *("method", "version", "seed", "refused", "doubt"),
-)
+    for name in ("scores", "text_images"):  # an empty list is made once, which is much faster
+        empty = pl.Series(name, [[]], dtype=SCHEMA[name])
+        columns[name] = empty.new_from_index(0, len(pairs))
+    for name in SCHEMA.names():
+        if name not in columns:
+            columns[name] = [getattr(pair, name) for pair in pairs]
+    return pl.DataFrame([pl.Series(n, columns[n], dtype=kind) for n, kind in SCHEMA.items()])
 
 
 About = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -196,8 +181,8 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
         for frame in frames:
             rows += len(frame)
             writer.write_table(frame.select(SCHEMA.names()).to_arrow().cast(schema))
-        said = json.dumps(about() if callable(about) else about, sort_keys=True)
-        writer.add_key_value_metadata({_METADATA: said})
+        metadata = json.dumps(about() if callable(about) else about, sort_keys=True)
+        writer.add_key_value_metadata({_METADATA: metadata})
     return rows
 
 
@@ -208,8 +193,8 @@ def read_pairs(path: Path, *, rejected: bool = False) -> Iterator[pl.DataFrame]:
     """
     start = 0
     with _reading(path):
-        for found in _frames(path, SCHEMA):
-            frame = found.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        for raw in _frames(path, SCHEMA):
+            frame = raw.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
             _check(frame, path, start)
             start += len(frame)
             whole = frame.with_columns(
@@ -298,8 +283,8 @@ def read_about(path: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     with _reading(path):
-        found = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
-    about = parse_json(found, f"{path}: its metadata")
+        content = (pq.read_metadata(path).metadata or {}).get(_METADATA, b"{}")
+    about = parse_json(content, f"{path}: its metadata")
     if not isinstance(about, dict):
         raise DataError(
             "E-METADATA-INVALID", f"{path}: its metadata should be an object, it is {shown(about)}."
@@ -320,8 +305,8 @@ def _is_count(row: Any) -> bool:
 
 def root_of(pairs: Path) -> Path:
     """The folder of the captions' images: the one that the file names, or its own."""
-    said = read_about(pairs).get("root")
-    return Path(said) if isinstance(said, str) and said else pairs.parent
+    root = read_about(pairs).get("root")
+    return Path(root) if isinstance(root, str) and root else pairs.parent
 
 
 def is_pairs_file(path: Path) -> bool:

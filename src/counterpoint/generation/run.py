@@ -79,8 +79,8 @@ class Parts:
             if not path.is_file():
                 with whole_file(path) as draft:
                     draft.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
-            found = json.loads(path.read_bytes())
-            same = {k: found.get(k) == wanted.get(k) for k in {**found, **wanted}}
+            settings = json.loads(path.read_bytes())
+            same = {k: settings.get(k) == wanted.get(k) for k in {**settings, **wanted}}
         except OSError as error:
             raise DataError(
                 "E-FILE-UNREADABLE", f"{path}: cannot be used: {reason(error)}."
@@ -135,9 +135,9 @@ class Parts:
         total: Counts = Counter()
         for name in names:
             for number in range(self.pieces):
-                found = read_counts(read_about(self.path(name, number)))
+                part = read_counts(read_about(self.path(name, number)))
                 total += Counter(
-                    {k: n for k, n in found.items() if k[0] != CAPTIONS or name == names[0]}
+                    {k: n for k, n in part.items() if k[0] != CAPTIONS or name == names[0]}
                 )
         return total
 
@@ -253,13 +253,13 @@ def _made_before(out: Path, about: dict[str, Any]) -> Generated:
     """A finished file is not made again, and is never overwritten."""
     import pyarrow.parquet as pq  # slow to import
 
-    found = read_about(out)
-    if {key: value for key, value in found.items() if key != "counts"} != about:
+    before = read_about(out)
+    if {key: value for key, value in before.items() if key != "counts"} != about:
         raise DataError(
             "E-OUTPUT-EXISTS",
             f"{out} exists and was made with other settings; name another -o or remove it.",
         )
-    return Generated.of(int(pq.read_metadata(out).num_rows), read_counts(found))
+    return Generated.of(int(pq.read_metadata(out).num_rows), read_counts(before))
 
 
 def _by_writer(

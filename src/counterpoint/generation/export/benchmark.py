@@ -53,8 +53,8 @@ def export_benchmark(
     if caps := read_caps(cap):
         sample = capped_sample(read_groups(pairs, LeftOut(), moves, QUIET), caps, seed, pairs[0])
         groups = sample.of(groups, left_out)
-    made = (_cases(group, left_out, all_negatives, seed) for group in groups)
-    stream = chain.from_iterable(made)
+    by_group = (_cases(group, left_out, all_negatives, seed) for group in groups)
+    stream = chain.from_iterable(by_group)
     first = next(stream, None)
     if first is None:
         raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.")

@@ -208,14 +208,14 @@ def read_neighbours(path: Path, images: Iterable[str | None], source: str) -> Ne
     made for other paths, and nothing would come of it.
     """
     table = read_table(path, {"image": pl.String(), "neighbours": pl.List(pl.String())})
-    found = dict(zip(table["image"].to_list(), table["neighbours"].to_list(), strict=True))
+    neighbours = dict(zip(table["image"].to_list(), table["neighbours"].to_list(), strict=True))
     here = ""
     for image in images:
-        if image in found:
-            return found
+        if image in neighbours:
+            return neighbours
         here = here or image or ""
     raise DataError(
         "E-NEIGHBOURS-OTHER",
         f"{path}: has no neighbours of any image of {source} ({shown(here)} there, "
-        f"{shown(next(iter(found), ''))} here); make it with `generate neighbours {source}`.",
+        f"{shown(next(iter(neighbours), ''))} here); make it with `generate neighbours {source}`.",
     )

@@ -57,21 +57,21 @@ class _Entry(NamedTuple):
 
 def read_caps(text: str) -> Caps:
     """`type=0.4,word=0.02` as shares; an empty text has none."""
-    found: dict[str, float] = {}
+    caps: dict[str, float] = {}
     for part in text.split(",") if text else ():
         name, _, value = part.strip().partition("=")
         try:
             share = float(value)
         except ValueError:
             share = 0.0
-        if name not in KEYS or name in found or not 0 < share <= 1:
+        if name not in KEYS or name in caps or not 0 < share <= 1:
             raise DataError(
                 "E-OPTION-INVALID",
                 f"cap: {part.strip()!r} is not type=, word= or edit= with a share above 0 and up "
                 "to 1, once each; write for example word=0.02,edit=0.01.",
             )
-        found[name] = share
-    return found
+        caps[name] = share
+    return caps
 
 
 def read_balance(text: str) -> Balance | None:

@@ -130,8 +130,8 @@ def export_training(
         sample = balanced_sample(read(LeftOut()), balanced, seed, pairs[0])
 
     def groups(counts: LeftOut) -> Iterator[Group]:
-        found = read(counts) if sample is None else sample.of(read(counts), counts)
-        return found if per == "caption" else _per_negative(found, counts)
+        chosen = read(counts) if sample is None else sample.of(read(counts), counts)
+        return chosen if per == "caption" else _per_negative(chosen, counts)
 
     held_out = _held_out(groups(LeftOut()), validation, seed) if validation else None
     files = {False: out} if held_out is None else {True: validation_file(out), False: out}
@@ -141,12 +141,12 @@ def export_training(
         for side, draft in drafts.items():
 
             def rows(counts: LeftOut, side: bool = side) -> Iterator[Record]:
-                found = groups(LeftOut() if side else counts)  # both sides read the same texts
+                captions = groups(LeftOut() if side else counts)  # both sides read the same texts
                 if held_out is None:
-                    return _rows(found, counts, moves[0], near)
-                mine = (group for group in found if held_out[_image(group)] == side)
-                made = _rows(mine, counts, moves[0], near)
-                return (_without_others(row, held_out, side, counts) for row in made)
+                    return _rows(captions, counts, moves[0], near)
+                mine = (group for group in captions if held_out[_image(group)] == side)
+                records = _rows(mine, counts, moves[0], near)
+                return (_without_others(row, held_out, side, counts) for row in records)
 
             written[side] = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
             if not written[side]:
@@ -216,8 +216,8 @@ def _rows(
     groups: Iterator[Group], left_out: LeftOut, paths: ImagePaths, near: Neighbours
 ) -> Iterator[Record]:
     for group in groups:
-        image, found = group.image, near.get(group.path or "", [])
-        if near and not found:
+        image, neighbours = group.image, near.get(group.path or "", [])
+        if near and not neighbours:
             left_out["neighbours: captions of an image that has none"] += 1
         yield {
             "source": group.source,
@@ -229,7 +229,7 @@ def _rows(
             "negatives": [text.text for text in group.negatives],
             "negative_types": [text.type for text in group.negatives],
             "negative_images": [text.image for text in group.negatives],
-            "neighbours": [paths.image(path) for path in found],
+            "neighbours": [paths.image(path) for path in neighbours],
         }
 
 
@@ -315,7 +315,7 @@ def detector_items(pairs: Path, images: Path | None = None) -> LabelledItems:
     """
     from counterpoint.models.detector import LabelledItems  # imports torch
 
-    found, root = LabelledItems([], []), images or root_of(pairs)
+    items, root = LabelledItems([], []), images or root_of(pairs)
     for frame in read_pairs(pairs):
         for row in frame.iter_rows(named=True):
             if row["kind"] != "negative" or not row["image"] or not row["text_image"]:
@@ -323,12 +323,12 @@ def detector_items(pairs: Path, images: Path | None = None) -> LabelledItems:
             box = None if row["box"] is None else tuple(row["box"])
             natural = Picture(ImageRef(row["image"], box), root)
             drawn = Picture(ImageRef(row["text_image"]), pairs.parent)
-            found.images.extend([(natural, 0), (drawn, 1)])
-            found.captions.extend([(row["caption"], 0), (row["text"], 1)])
-    if not found.captions:
+            items.images.extend([(natural, 0), (drawn, 1)])
+            items.captions.extend([(row["caption"], 0), (row["text"], 1)])
+    if not items.captions:
         raise DataError(
             "E-EXAMPLES-FEW",
             f"{pairs}: no negative has an image of its caption and a drawn one of its own; "
             "draw them with `counterpoint generate images`.",
         )
-    return found
+    return items

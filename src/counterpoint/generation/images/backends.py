@@ -80,8 +80,8 @@ class Backend(Protocol):
 
 def seed_of(seed: int, text: str, candidate: int) -> int:
     """The seed of one image. It does not depend on what else is drawn."""
-    found = digest("image seed", str(seed), text, str(candidate))
-    return int.from_bytes(found[:_SEED_BYTES], "little")
+    key = digest("image seed", str(seed), text, str(candidate))
+    return int.from_bytes(key[:_SEED_BYTES], "little")
 
 
 _START: Final = b"\x89PNG\r\n\x1a\n"

@@ -56,10 +56,10 @@ Item = tuple[Want, DrawnImage]
 def pick(judged: Sequence[Judged], least: float | None) -> int | None:
     """The candidate with the best score and a margin above `least`; the first of a tie."""
     able = [
-        (found.score, -number)
-        for number, found in enumerate(judged)
-        if found.score is not None
-        and (least is None or (found.margin is not None and found.margin > least))
+        (each.score, -number)
+        for number, each in enumerate(judged)
+        if each.score is not None
+        and (least is None or (each.margin is not None and each.margin > least))
     ]
     return -max(able)[1] if able else None
 
@@ -139,14 +139,14 @@ def make_images(
     """
     about, counts = check(pairs, out), ImageCounts()
 
-    def said() -> dict[str, Any]:
-        made = {**backend.describe(), "counts": counts.as_json()}
+    def described() -> dict[str, Any]:
+        record = {**backend.describe(), "counts": counts.as_json()}
         if chooser is not None:
-            made["choose"] = chooser.describe()
-        return {**about, "images": made}
+            record["choose"] = chooser.describe()
+        return {**about, "images": record}
 
     frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, rejected=True))
-    write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), said)
+    write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), described)
     return counts
 
 
@@ -164,10 +164,10 @@ def _with_images(
     counts.negatives += len(chosen)
     counts.positives += int((checked & (frame["kind"] == "positive")).sum())
     counts.refused_pairs += int((~checked).sum())
-    columns = frame.select("text", "caption", "image", "box", "source")[chosen]
+    asked = frame.select("text", "caption", "image", "box", "source")[chosen]
     wants = [
         Want(text, caption, image, None if box is None else tuple(box), source)
-        for text, caption, image, box, source in columns.iter_rows()
+        for text, caption, image, box, source in asked.iter_rows()
     ]
     drawn = backend.draw(wants)
     images = [[each for each in row if isinstance(each, DrawnImage)] for row in drawn]
@@ -206,8 +206,8 @@ def _choice(
     if chooser is None:
         return (0 if scores and asked == 1 else None), None
     place = pick(scores, chooser.least)
-    told = pick(scores, None) if place is None else place
-    return place, None if told is None else scores[told].margin
+    best = pick(scores, None) if place is None else place
+    return place, None if best is None else scores[best].margin
 
 
 def open_backend(

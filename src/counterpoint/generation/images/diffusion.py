@@ -147,14 +147,14 @@ def _load(model: str, recipe: PipelineParts, dtype: torch.dtype, inpaint: bool) 
             parts["unet"] = pretrained(unet, recipe.unet, options, subfolder="unet", **how)
         pipeline = pretrained(plain, source, options, **how, **parts)
         # A pipeline that edits images may have a sister that draws, with the same parts.
-        found = pipeline if _takes(pipeline, inpaint) else _sister(pipeline, inpaint)
-    if not _takes(found, inpaint):
+        fitting = pipeline if _takes(pipeline, inpaint) else _sister(pipeline, inpaint)
+    if not _takes(fitting, inpaint):
         raise ModelError(
             "E-MODEL-UNSUITABLE",
             f"{model}: {type(pipeline).__name__} does not "
             f"{'draw into a part of an image' if inpaint else 'make images from text alone'}.",
         )
-    return found
+    return fitting
 
 
 def _sister(pipeline: Any, inpaint: bool) -> Any:
@@ -169,10 +169,10 @@ def _sister(pipeline: Any, inpaint: bool) -> Any:
 
 def _takes(pipeline: Any, inpaint: bool) -> Mapping[str, inspect.Parameter]:
     """The parameters of a call; empty if it cannot do what is asked of it."""
-    found = inspect.signature(type(pipeline).__call__).parameters
-    fits = {"image", "mask_image"} <= set(found) if inpaint else "image" not in found
-    able = fits and all(name in found for name in _NEEDED)
-    return found if able else {}
+    parameters = inspect.signature(type(pipeline).__call__).parameters
+    fits = {"image", "mask_image"} <= set(parameters) if inpaint else "image" not in parameters
+    able = fits and all(name in parameters for name in _NEEDED)
+    return parameters if able else {}
 
 
 def _source(model: str, name: str) -> str:
@@ -228,10 +228,10 @@ def _fingerprint(pipeline: Any, precision: str) -> str:
 
 def _settings(part: Any) -> str:
     """The configuration of a part, without paths and versions."""
-    found = getattr(part, "config", None)
-    if found is None:
-        found = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
-    content = found.to_dict() if hasattr(found, "to_dict") else dict(found)
+    config = getattr(part, "config", None)
+    if config is None:
+        config = part if hasattr(part, "to_dict") and not hasattr(part, "get_vocab") else {}
+    content = config.to_dict() if hasattr(config, "to_dict") else dict(config)
     parts = (torch.nn.Module, list, tuple)  # parts of a pipeline have their own entries
     kept = {k: v for k, v in content.items() if not k.startswith("_") and type(v) not in parts}
     return as_text(kept)
@@ -245,15 +245,15 @@ def bars(*, shown: bool) -> contextlib.AbstractContextManager[None]:
 @Switch
 @contextlib.contextmanager
 def _no_bars() -> Iterator[None]:
-    told: Any = diffusers.utils.logging
-    before = told.is_progress_bar_enabled()
-    told.disable_progress_bar()
+    logs: Any = diffusers.utils.logging
+    before = logs.is_progress_bar_enabled()
+    logs.disable_progress_bar()
     try:
         with transformers_bars(shown=False):
             yield
     finally:
         if before:
-            told.enable_progress_bar()
+            logs.enable_progress_bar()
 
 
 class ImageOrder(NamedTuple):
@@ -287,9 +287,9 @@ class Diffusion:
         rows = [self._orders(want) for want in wants]
         orders = {order.name: order for row in rows if isinstance(row, list) for order in row}
         self.cut += self._count_cut([o.prompt for o in orders.values() if o.name.endswith("-0")])
-        made = self._make(list(orders.values()))
+        drawn = self._make(list(orders.values()))
         return [
-            [made[order.name] for order in row]
+            [drawn[order.name] for order in row]
             if isinstance(row, list)
             else [row] * self.settings.candidates
             for row in rows
@@ -327,43 +327,43 @@ class Diffusion:
 
     def _make(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         advance = self.progress.start("images", len(orders))
-        made: dict[str, Drawn] = {}
+        drawn: dict[str, Drawn] = {}
         missing = []
         for order in orders:
-            found = self.folder.find(order.name)
-            if found is None:
+            known = self.folder.find(order.name)
+            if known is None:
                 missing.append(order)
             else:
-                made[order.name] = (
-                    DrawnImage(found, order.seed) if isinstance(found, str) else found
+                drawn[order.name] = (
+                    DrawnImage(known, order.seed) if isinstance(known, str) else known
                 )
-        self.found += len(made)
-        advance(len(made))
-        return made | self._all(missing, advance)
+        self.found += len(drawn)
+        advance(len(drawn))
+        return drawn | self._all(missing, advance)
 
     def _all(self, orders: Sequence[ImageOrder], advance: Advance) -> dict[str, Drawn]:
-        made: dict[str, Drawn] = {}
-        while len(made) < len(orders):
-            chosen = orders[len(made) : len(made) + self.size.size]
-            made |= self._batch(chosen)
+        drawn: dict[str, Drawn] = {}
+        while len(drawn) < len(orders):
+            chosen = orders[len(drawn) : len(drawn) + self.size.size]
+            drawn |= self._batch(chosen)
             advance(len(chosen))
-        return made
+        return drawn
 
     def _batch(self, orders: Sequence[ImageOrder]) -> dict[str, Drawn]:
         """Draw and store a batch; when memory runs out, in halves."""
         try:
-            found = self._run(orders)
+            images = self._run(orders)
         except MemoryError as error:
             self.size.halve(len(orders), error)
             return self._all(orders, lambda _: None)
-        made: dict[str, Drawn] = {}
-        for order, image in zip(orders, found, strict=True):
+        drawn: dict[str, Drawn] = {}
+        for order, image in zip(orders, images, strict=True):
             if isinstance(image, Rejection):
-                made[order.name] = self.folder.reject(order.name, image)
+                drawn[order.name] = self.folder.reject(order.name, image)
             else:
-                made[order.name] = DrawnImage(self.folder.keep(order.name, image), order.seed)
+                drawn[order.name] = DrawnImage(self.folder.keep(order.name, image), order.seed)
         self.drawn += len(orders)
-        return made
+        return drawn
 
     @memory_errors
     def _run(self, orders: Sequence[ImageOrder]) -> list[Image.Image | Rejection]:
@@ -407,8 +407,8 @@ class Diffusion:
         if not prompts or not limits or max(limits) >= _ENDLESS:
             return 0
         longest = max(limits)
-        found = limits[longest](list(prompts), verbose=False)["input_ids"]
-        return sum(len(ids) > longest for ids in found)
+        tokens = limits[longest](list(prompts), verbose=False)["input_ids"]
+        return sum(len(ids) > longest for ids in tokens)
 
 
 def prompt_of(text: str, settings: DrawSettings) -> str:

@@ -137,7 +137,7 @@ class Inpainting(Diffusion):
         return Image.composite(whole, image, mask)
 
     def _again(self, order: ImageOrder) -> tuple[Image.Image, Image.Image]:
-        found = self._opened(order.want)
-        if isinstance(found, Rejection):
+        opened = self._opened(order.want)
+        if isinstance(opened, Rejection):
             raise DataError("E-FILE-CHANGED", "an image or a mask changed while it was used.")
-        return found
+        return opened

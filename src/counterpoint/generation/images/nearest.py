@@ -92,7 +92,6 @@ def nearest_images(
     work: Work,
     *,
     k: int = K,
-    block: int = BLOCK,
 ) -> NearestImages:
     """The `k` nearest of all `paths` to each of them, by the cosine of the model's vectors.
 
@@ -111,7 +110,7 @@ def nearest_images(
     rows: dict[str, Any] = {"image": [path for path, _ in kept]}
     if first:
         names = list(first.values())
-        indices, similarities = neighbours(stored(list(first), work.store), k, block)
+        indices, similarities = neighbours(stored(list(first), work.store), k)
         place = {key: number for number, key in enumerate(first)}
         order = [place[key] for _, key in kept]
         rows["neighbours"] = [[names[i] for i in indices[n].tolist()] for n in order]

@@ -26,9 +26,9 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -92,21 +92,21 @@ def refusal(change: str, captions: Iterable[str], *, boxed: bool = False) -> Rej
     """Why a change may change what one of the captions says; None if no word speaks against it."""
     texts = list(captions)
     words = said(texts)
-    found = set(words)
+    named = set(words)
     if change == "flip":
         written = any(mark in text for text in texts for mark in '"“”')
         digits = any(word.isdigit() for word in words)
-        if found & WORDS.photograph_sides:
+        if named & WORDS.photograph_sides:
             return Rejection("flip: a side is named")
-        if found & WORDS.writings or written or digits:
+        if named & WORDS.writings or written or digits:
             return Rejection("flip: a text, a number or a clock is named")
-    if change == "crop" and not boxed and (found & WORDS.edges or numbers(words)):
+    if change == "crop" and not boxed and (named & WORDS.edges or numbers(words)):
         return Rejection("crop: a number or a place in the picture is named, and there is no box")
-    if change == "colour" and found & colours():
+    if change == "colour" and named & colours():
         return Rejection("colour: a colour is named")
-    if change == "brightness" and found & WORDS.lights:
+    if change == "brightness" and named & WORDS.lights:
         return Rejection("brightness: light, darkness or a time of day is named")
-    if change == "compression" and found & WORDS.sharpness:
+    if change == "compression" and named & WORDS.sharpness:
         return Rejection("compression: the sharpness is named")
     return None
 
@@ -142,16 +142,12 @@ def _flip(image: Image.Image, box: Any, rng: np.random.Generator) -> tuple[Image
     return ImageOps.mirror(image), {}
 
 
-def _colour(image: Image.Image, box: Any, rng: np.random.Generator) -> tuple[Image.Image, Any]:
+def _enhanced(
+    enhancer: Any, name: str, factors: Sequence[float], image: Image.Image, box: Any, rng: Any
+) -> tuple[Image.Image, Any]:
     del box
-    factor = float(rng.choice([0.4, 1.8]))
-    return ImageEnhance.Color(image).enhance(factor), {"saturation": factor}
-
-
-def _brightness(image: Image.Image, box: Any, rng: np.random.Generator) -> tuple[Image.Image, Any]:
-    del box
-    factor = float(rng.choice([0.65, 1.4]))
-    return ImageEnhance.Brightness(image).enhance(factor), {"brightness": factor}
+    factor = float(rng.choice(factors))
+    return enhancer(image).enhance(factor), {name: factor}
 
 
 def _compressed(image: Image.Image, box: Any, rng: np.random.Generator) -> tuple[Image.Image, Any]:
@@ -161,11 +157,13 @@ def _compressed(image: Image.Image, box: Any, rng: np.random.Generator) -> tuple
     return Image.open(data).convert("RGB"), {"quality": quality}
 
 
-CHANGES: Final = {
+# The image, the box of what its captions are about, and what draws; and how it was changed.
+Change = Callable[[Image.Image, Any, np.random.Generator], tuple[Image.Image, Any]]
+CHANGES: Final[dict[str, Change]] = {
     "crop": _crop,
     "flip": _flip,
-    "colour": _colour,
-    "brightness": _brightness,
+    "colour": partial(_enhanced, ImageEnhance.Color, "saturation", (0.4, 1.8)),
+    "brightness": partial(_enhanced, ImageEnhance.Brightness, "brightness", (0.65, 1.4)),
     "compression": _compressed,
 }
 
@@ -197,8 +195,8 @@ class PhotoChanges:
         if changed.size == image.size and changed.tobytes() == image.tobytes():
             return Rejection(f"{change}: the image stays as it is")
         name = digest(_VERSION, change, changed.tobytes(), repr(changed.size)).hex()
-        found = self.folder.find(name)
-        path = found if isinstance(found, str) else self.folder.keep(name, changed)
+        known = self.folder.find(name)
+        path = known if isinstance(known, str) else self.folder.keep(name, changed)
         return Rendered(path, {"seed": seed, **settings})
 
 
@@ -240,22 +238,22 @@ def from_neighbours(
 ) -> Iterator[Scenery]:
     """One for every image of the captions that has a neighbour with other captions."""
     moves = ImagePaths.between(captions.root or Path(), out.parent)
-    found: dict[str, tuple[str, ImageRef, list[str]]] = {}
+    photographs: dict[str, tuple[str, ImageRef, list[str]]] = {}
     for source in captions:
         if source.image is None or not source.caption:
             left_out["captions without an image or a text"] += 1
             continue
-        texts = found.setdefault(source.image.path, (source.id, source.image, []))[2]
+        texts = photographs.setdefault(source.image.path, (source.id, source.image, []))[2]
         texts += [t for t in (source.caption, *source.others) if t not in texts]
 
-    near = read_neighbours(neighbours, found, captions.name)
+    near = read_neighbours(neighbours, photographs, captions.name)
 
     def moved(image: ImageRef) -> ImageRef:
         return image._replace(path=moves.image(image.path))
 
-    for path, (id, image, texts) in found.items():
+    for path, (id, image, texts) in photographs.items():
         mine = {normal(text) for text in texts}
-        able = (found[other] for other in near.get(path) or () if other in found)
+        able = (photographs[other] for other in near.get(path) or () if other in photographs)
         other = next((one for one in able if mine.isdisjoint(map(normal, one[2]))), None)
         if other is None:
             left_out["images without a neighbour that has other captions"] += 1
@@ -304,14 +302,14 @@ def make_renderings(
             drawn = _draw(some, backend, out.parent) if backend else [None] * len(some)
             for one, again in zip(some, drawn, strict=True):
                 picture = Picture(one.image, out.parent)
-                made = {c: photographs.render(c, picture, one.texts) for c in changes}
-                for change, found in {**made, **({DRAWN: again} if again else {})}.items():
-                    if isinstance(found, Rejection):
-                        counts.refused[found.reason] += 1
+                changed = {c: photographs.render(c, picture, one.texts) for c in changes}
+                for change, rendered in {**changed, **({DRAWN: again} if again else {})}.items():
+                    if isinstance(rendered, Rejection):
+                        counts.refused[rendered.reason] += 1
                         continue
                     counts.cases[change] += 1
-                    record.append(_recorded(one, change, found))
-                    yield _case(one, change, found)
+                    record.append(_recorded(one, change, rendered))
+                    yield _case(one, change, rendered)
             advance(len(some))
 
     first = next(stream := cases(), None)
@@ -328,13 +326,13 @@ def record_of(out: Path) -> Path:
     return out.with_name(f"{out.stem}-changes.jsonl")
 
 
-def _recorded(one: Scenery, change: str, found: Rendered) -> dict[str, Any]:
-    image = {"image": one.image.path, "box": one.image.box, "changed": found.path}
-    return {"id": f"{one.id}/{change}", "change": change, **image, **found.settings}
+def _recorded(one: Scenery, change: str, rendered: Rendered) -> dict[str, Any]:
+    image = {"image": one.image.path, "box": one.image.box, "changed": rendered.path}
+    return {"id": f"{one.id}/{change}", "change": change, **image, **rendered.settings}
 
 
-def _case(one: Scenery, change: str, found: Rendered) -> Case:
-    images, texts = (one.image, ImageRef(found.path), one.false_image), one.texts
+def _case(one: Scenery, change: str, rendered: Rendered) -> Case:
+    images, texts = (one.image, ImageRef(rendered.path), one.false_image), one.texts
     truth = _TRUTH if len(texts) > 1 else ((True,), (True,), (False,))
     return Case(f"{one.id}/{change}", images, texts, truth, (change,), one.image.path)
 
@@ -342,13 +340,13 @@ def _case(one: Scenery, change: str, found: Rendered) -> Case:
 def _draw(some: Sequence[Scenery], backend: Backend, root: Path) -> Iterator[Rendered | Rejection]:
     """The captions drawn by the model. An image that is the caption's own is refused."""
     wants = [Want(one.captions[0], one.captions[0], source=one.id) for one in some]
-    for one, [made] in zip(some, backend.draw(wants), strict=True):
-        if not isinstance(made, DrawnImage):
-            yield made
-        elif _same(Picture(one.image, root), Picture(ImageRef(made.path), root)):
+    for one, [drawn] in zip(some, backend.draw(wants), strict=True):
+        if not isinstance(drawn, DrawnImage):
+            yield drawn
+        elif _same(Picture(one.image, root), Picture(ImageRef(drawn.path), root)):
             yield Rejection("the image was drawn with the same seed: name another --seed")
         else:
-            yield Rendered(made.path, {"seed": made.seed})
+            yield Rendered(drawn.path, {"seed": drawn.seed})
 
 
 def _same(one: Picture, other: Picture) -> bool:

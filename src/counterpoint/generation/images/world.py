@@ -88,14 +88,14 @@ def scenes(
 
 def _changed(start: Scene, text: Statement, rng: np.random.Generator) -> list[Scene]:
     """Scenes in which two objects fit the text, those with few changes first."""
-    found = [
+    scenes = [
         scene
         for pair in permutations(range(len(start.things)), 2)
         for swap in (False, True)
         for scene in _settled(start, text, pair, rng, swap=swap)
     ]
-    rng.shuffle(found)
-    return sorted(found, key=lambda scene: _differences(start, scene))
+    rng.shuffle(scenes)
+    return sorted(scenes, key=lambda scene: _differences(start, scene))
 
 
 def _differences(one: Scene, other: Scene) -> int:
@@ -160,11 +160,11 @@ def _other(values: tuple[str, ...], value: str, rng: np.random.Generator) -> str
 
 
 def _made(thing: Thing, phrase: Phrase) -> Thing:
-    made = replace(thing, shape=phrase.shape)
+    changed = replace(thing, shape=phrase.shape)
     for kind in KINDS:
         value = phrase.value(kind)
-        made = made if value is None else made.with_value(kind, value)
-    return made
+        changed = changed if value is None else changed.with_value(kind, value)
+    return changed
 
 
 class WorldBackend:
@@ -177,12 +177,12 @@ class WorldBackend:
 
     def draw(self, wants: Sequence[Want]) -> list[list[Drawn]]:
         advance = self.progress.start("scenes", len(wants))
-        found: dict[Want, list[Drawn]] = {}
+        drawn: dict[Want, list[Drawn]] = {}
         for want in wants:
-            if want not in found:
-                found[want] = self._candidates(want)
+            if want not in drawn:
+                drawn[want] = self._candidates(want)
             advance(1)
-        return [found[want] for want in wants]
+        return [drawn[want] for want in wants]
 
     def describe(self) -> Mapping[str, Any]:
         how = {"candidates": self.settings.candidates, "seed": self.settings.seed}
@@ -203,21 +203,21 @@ class WorldBackend:
         if entails(text, caption):
             return [ENTAILED] * number
         start = None if want.image is None else scene_of(want.image)
-        made: dict[str, Drawn] = {}
+        images: dict[str, Drawn] = {}
         for candidate in range(number):
             seed = seed_of(self.settings.seed, want.text, candidate)
             stream = scenes(text, caption, start, np.random.default_rng(seed))
             drawn = (world_reference(scene) for scene in stream)
-            reference = next(one for one in drawn if one not in made)
-            made[reference] = DrawnImage(reference, seed)
+            reference = next(one for one in drawn if one not in images)
+            images[reference] = DrawnImage(reference, seed)
         self.drawn += number
-        return list(made.values())
+        return list(images.values())
 
 
 def _read(text: str) -> Statement | None:
     """The statement of a caption, which may begin in upper case and end in a full stop."""
-    said = text.strip().removesuffix(".")
+    caption = text.strip().removesuffix(".")
     try:
-        return read(said[:1].lower() + said[1:])
+        return read(caption[:1].lower() + caption[1:])
     except GrammarError:
         return None

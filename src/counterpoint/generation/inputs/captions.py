@@ -68,8 +68,8 @@ def open_captions(
     from; by default that of the file, or the one that a pairs file names. Errors at the start of
     the file are raised here, others while it is read.
     """
-    found = _open(name, data, options or CaptionOptions())
-    return found if images is None else replace(found, root=images)
+    captions = _open(name, data, options or CaptionOptions())
+    return captions if images is None else replace(captions, root=images)
 
 
 def _open(name: str, data: Path | None, options: CaptionOptions) -> Captions:
@@ -171,8 +171,8 @@ def _originals(cases: Cases) -> Iterator[SourceCaption]:
 
 def _reference(image: dict[str, Any]) -> ImageRef | None:
     box = image["box"]
-    found = ImageRef(image["path"], None if box is None else (box[0], box[1], box[2], box[3]))
-    return found if found.text is None else None
+    reference = ImageRef(image["path"], None if box is None else (box[0], box[1], box[2], box[3]))
+    return reference if reference.text is None else None
 
 
 def _of_world(name: str) -> Captions:

@@ -78,13 +78,13 @@ def read_sizes(path: Path) -> dict[str, Size]:
     """The sizes of images by their ids, from Visual Genome's `image_data.json`."""
     if not path.is_file():
         raise DataError("E-FILE-MISSING", f"{path}: no such file.")
-    found = {}
+    sizes = {}
     for place, row in enumerate(json_items(path, "item")):
         where = f"{path}: row {place + 1}"
         fields = json_object(row, where)
         size = _number(fields, "width", where), _number(fields, "height", where)
-        found[str(fields.get("image_id", fields.get("id")))] = size
-    return found
+        sizes[str(fields.get("image_id", fields.get("id")))] = size
+    return sizes
 
 
 def _visual_genome(path: Path) -> Iterator[Graph]:
@@ -99,7 +99,7 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
             names, synsets = _list(thing, "names", where), _list(thing, "synsets", where)
             objects[str(thing.get("object_id"))] = _object(thing, names[:1], synsets[:1], where)
         relations = (json_object(value, where) for value in _list(fields, "relationships", where))
-        found = tuple(
+        known = tuple(
             Relation(
                 str(relation.get("relationship_id", number)),
                 str(relation.get("subject_id")),
@@ -108,7 +108,7 @@ def _visual_genome(path: Path) -> Iterator[Graph]:
             )
             for number, relation in enumerate(relations)
         )
-        yield Graph(str(fields["image_id"]), None, objects, found)
+        yield Graph(str(fields["image_id"]), None, objects, known)
 
 
 def _gqa(path: Path) -> Iterator[Graph]:

@@ -177,8 +177,8 @@ def _fresh(line: str, caption: str, chosen: str) -> str:
 
 def _core(text: str) -> list[str]:
     """The words without articles and without a plural s: "a dog" and "dogs" are the same."""
-    found = [word for word in words(text) if word not in ARTICLES]
-    return [word.removesuffix("s") if len(word) > 3 else word for word in found]
+    plain = [word for word in words(text) if word not in ARTICLES]
+    return [word.removesuffix("s") if len(word) > 3 else word for word in plain]
 
 
 def _lines(text: str) -> list[str]:
@@ -238,11 +238,11 @@ def occurrences(text: str, part: str) -> int:
     return len(_places(words(text), words(part)))
 
 
-def _places(found: Sequence[str], part: Sequence[str]) -> list[int]:
+def _places(text: Sequence[str], part: Sequence[str]) -> list[int]:
     size = len(part)
     if not size:
         return []
-    return [i for i in range(len(found) - size + 1) if found[i : i + size] == part]
+    return [i for i in range(len(text) - size + 1) if text[i : i + size] == part]
 
 
 def trade_places(caption: str, text: str, first: str, second: str) -> bool:

@@ -142,8 +142,8 @@ def messages(step: Step, values: Mapping[str, str]) -> list[Message]:
 def names() -> tuple[str, ...]:
     """The names of all methods, sorted: `llm/add-att`, ..."""
     files = resources.files(__package__).joinpath("templates").iterdir()
-    found = [file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")]
-    return tuple(sorted(PREFIX + name for name in found))
+    stems = [file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")]
+    return tuple(sorted(PREFIX + name for name in stems))
 
 
 def read_template(name: str) -> Template:
@@ -156,9 +156,9 @@ def read_template(name: str) -> Template:
     path = Path(name)
     try:
         with open_regular(path) as file:
-            found = file.read(_MOST_BYTES)
-        own = f"{PREFIX}{path.stem}@{blake2b(found, digest_size=4).hexdigest()}"
-        return parse_template(own, tomllib.loads(found.decode()))
+            content = file.read(_MOST_BYTES)
+        own = f"{PREFIX}{path.stem}@{blake2b(content, digest_size=4).hexdigest()}"
+        return parse_template(own, tomllib.loads(content.decode()))
     except FileNotFoundError:
         raise DataError("E-FILE-MISSING", f"{path}: no such file.") from None
     except OSError as error:
@@ -223,13 +223,13 @@ def _check_order(steps: tuple[Step, ...]) -> None:
 
 def _step(data: Any, number: int) -> Step:
     where = f"step {number}"
-    found = _fitting(Step, data, where)
+    table = _fitting(Step, data, where)
     for key in ("shots", "more_shots"):
-        shots = found.get(key, ())
-        found[key] = tuple(Shot(**_fitting(Shot, shot, f"a shot of {where}")) for shot in shots)
-    found |= {key: found[key].strip() for key in ("instruction", "ask")}
-    found["labels"] = tuple(map(str, found.get("labels", ())))
-    step = Step(**found)
+        shots = table.get(key, ())
+        table[key] = tuple(Shot(**_fitting(Shot, shot, f"a shot of {where}")) for shot in shots)
+    table |= {key: table[key].strip() for key in ("instruction", "ask")}
+    table["labels"] = tuple(map(str, table.get("labels", ())))
+    step = Step(**table)
     if step.answer not in get_args(AnswerForm):
         raise ValueError(f"{where}: no answer is a {shown(step.answer)}")
     if step.answer == "chain" and (len(step.labels) != 4 or step.labels[-1] != step.label):

@@ -105,13 +105,13 @@ def kept_pairs(
             raise changed(path)
         stays = np.ones(len(frame), dtype=bool)
         stays[negative] = kept[start:end]
-        found = {}
+        columns = {}
         for name, values in scores.items():
             for place, side in enumerate(SIDES):
                 column = np.full(len(frame), np.nan, dtype=np.float32)
                 column[negative] = values[start:end, place]
-                found[f"{name}/{side}"] = column[stays]
-        yield _with_scores(frame.filter(stays), found)
+                columns[f"{name}/{side}"] = column[stays]
+        yield _with_scores(frame.filter(stays), columns)
         start = end
     if start != len(kept):
         raise changed(path)
@@ -148,12 +148,12 @@ def random_keys(pairs: pl.DataFrame, seed: int) -> np.ndarray:
     parts = [pl.col(name).cast(pl.String).fill_null("") for name in _IDENTITY]
     identities = pairs.select(pl.concat_str(parts, separator="\x1f")).to_series().to_list()
     start = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
-    found = bytearray()
+    keys = bytearray()
     for identity in identities:
         state = start.copy()
         state.update(identity.encode())
-        found += state.digest()
-    return np.frombuffer(bytes(found), dtype="<u8")
+        keys += state.digest()
+    return np.frombuffer(bytes(keys), dtype="<u8")
 
 
 def is_probability(scores: np.ndarray) -> bool:
@@ -167,14 +167,14 @@ def scaled(gaps: np.ndarray, groups: np.ndarray, scale: Scale) -> np.ndarray:
     `max` divides by the group's largest |gap|, so that cells have equal widths. `rank` takes the
     share of the group's non-zero gaps that are not larger, so that cells have equal numbers.
     """
-    found = np.zeros(len(gaps))
+    shares = np.zeros(len(gaps))
     for rows in _rows_by_group(groups):
         rows = rows[gaps[rows] != 0]
         if len(rows):
             sizes = np.abs(gaps[rows])
             ranks = np.searchsorted(np.sort(sizes), sizes, side="right") / len(rows)
-            found[rows] = np.sign(gaps[rows]) * (ranks if scale == "rank" else sizes / sizes.max())
-    return found
+            shares[rows] = np.sign(gaps[rows]) * (ranks if scale == "rank" else sizes / sizes.max())
+    return shares
 
 
 def _rows_by_group(groups: np.ndarray) -> list[np.ndarray]:
@@ -207,8 +207,8 @@ def sentences(path: Path) -> np.ndarray:
     asked = pl.col("method").str.starts_with(PREFIX)
     answered = pl.col("checks").list.contains(SENTENCE)
     ends = pl.when(asked).then(answered).otherwise(pl.col("text").str.contains(FINISHED))
-    found = [frame.select(ends).to_series().to_numpy() for frame in pieces(path)]
-    return np.concatenate([np.zeros(0, dtype=bool), *found])
+    masks = [frame.select(ends).to_series().to_numpy() for frame in pieces(path)]
+    return np.concatenate([np.zeros(0, dtype=bool), *masks])
 
 
 def unique(path: Path, candidates: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -228,9 +228,9 @@ def unique(path: Path, candidates: np.ndarray, keys: np.ndarray) -> np.ndarray:
     kept = candidates & ~np.isin(forms, np.concatenate(captions))
     order = np.lexsort((keys, forms))
     order = order[kept[order]]
-    found = np.zeros(len(forms), dtype=bool)
-    found[order[_changes(forms[order, None])]] = True
-    return found
+    once = np.zeros(len(forms), dtype=bool)
+    once[order[_changes(forms[order, None])]] = True
+    return once
 
 
 def _forms(texts: pl.Series) -> np.ndarray:
@@ -263,8 +263,8 @@ def cells(
     says = np.column_stack([np.bincount(group, column != 0) > 0 for column in gaps.T])
     count = np.where(((gaps == 0) & says[group]).any(axis=1), zero_bins, bins)[:, None]
     numbers = np.minimum(np.floor(size * count) + 1, count)
-    found: np.ndarray = (np.sign(gaps) * numbers).astype(np.int64)
-    return found
+    numbered: np.ndarray = (np.sign(gaps) * numbers).astype(np.int64)
+    return numbered
 
 
 def balanced(

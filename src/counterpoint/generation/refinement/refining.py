@@ -163,7 +163,7 @@ def refine(
         source = _source(one, brought, options or LoadOptions(), work, len(negatives))
         scores[one.name] = _scored(pairs, one.name, source, len(negatives))
         del source  # free a large model before the next one is loaded
-    gaps = {name: found[:, 0].astype(float) - found[:, 1] for name, found in scores.items()}
+    gaps = {name: both[:, 0].astype(float) - both[:, 1] for name, both in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
     clean = selected & sentences(pairs) if settings.sentences else selected
     clean = unique(pairs, clean, negatives.keys) if settings.unique else clean
@@ -183,7 +183,7 @@ def refine(
         for one in wanted
     }
     ordered = {name: gaps[name] for name in uses}
-    found = Refined(
+    refined = Refined(
         before=len(negatives),
         selected=int(selected.sum()),
         after=int(kept.sum()),
@@ -196,11 +196,11 @@ def refine(
         stuck=stuck_groups(pairs, negatives, balance) if balance.scales else {},
     )
     ids = {one.name: one.id for one in wanted}
-    record = {"settings": asdict(settings), "models": ids, **asdict(found)}
+    record = {"settings": asdict(settings), "models": ids, **asdict(refined)}
     about["refined"] = [*about.get("refined", []), record]
     frames = (rebased(frame, pairs, out) for frame in kept_pairs(pairs, kept, scores))
     write_pairs(out, frames, about)
-    return found
+    return refined
 
 
 def _wanted(settings: RefineSettings) -> list[BlindModel]:
@@ -244,25 +244,25 @@ def _source(
 
 def _scored(pairs: Path, name: str, source: ScoreSource, total: int) -> np.ndarray:
     """Scores (n, 2) of all negatives, in the precision of the file."""
-    found = np.full((total, 2), np.nan, dtype=np.float32)
+    scores = np.full((total, 2), np.nan, dtype=np.float32)
     start = 0
     for piece in pieces(pairs):
         end = start + len(piece)
         if end > total:
             raise changed(pairs)
         with np.errstate(over="ignore"):  # an error below
-            found[start:end] = source.of(piece)
+            scores[start:end] = source.of(piece)
         start = end
     if start != total:
         raise changed(pairs)
-    bad = int((~np.isfinite(found)).any(axis=1).sum())
+    bad = int((~np.isfinite(scores)).any(axis=1).sum())
     if bad:
         raise DataError(
             "E-SCORE-MISSING",
             f"{pairs}: {bad:,} of {total:,} negatives have no finite score {name!r} for the "
             "caption or the text; score them, or do not use these scores.",
         )
-    return found
+    return scores
 
 
 def _selected(
@@ -383,12 +383,12 @@ def _above(
     gaps: Mapping[str, np.ndarray], kept: np.ndarray, groups: np.ndarray, count: int, goal: float
 ) -> np.ndarray:
     """Which groups have a model above the goal."""
-    found = np.zeros(count, dtype=bool)
+    above = np.zeros(count, dtype=bool)
     sizes = np.bincount(groups, minlength=count)
     for mine in gaps.values():
         right = np.bincount(groups, np.sign(mine[kept]) / 2 + 0.5, minlength=count)
-        found |= right > goal * sizes + 1e-9
-    return found
+        above |= right > goal * sizes + 1e-9
+    return above
 
 
 # --- the report ----------------------------------------------------------------------------------
@@ -448,15 +448,15 @@ def stuck_groups(path: Path, negatives: Negatives, balance: Balanced) -> dict[st
     before = np.bincount(negatives.groups, minlength=len(negatives.names))
     after = np.bincount(negatives.groups[balance.kept], minlength=len(negatives.names))
     above = balance.rounds[-1].above if balance.rounds else ()
-    found = {}
+    reasons = {}
     for number, name in enumerate(negatives.names):
         few = after[number] < FEWEST * before[number]
         if few or name in above:
             left = f"{after[number]:,} of {before[number]:,} pairs are left"
             what = left if few else f"{left}, and a fresh fit is still above the goal"
             words = _telling(path, negatives.groups == number)
-            found[name] = f"{what}; refinement cannot balance this group{words}."
-    return found
+            reasons[name] = f"{what}; refinement cannot balance this group{words}."
+    return reasons
 
 
 def _telling(path: Path, mine: np.ndarray) -> str:

@@ -84,7 +84,7 @@ def read_scores(paths: Sequence[Path]) -> Tables:
     A table has the column `text`, and either `name` and `value`, or one column per name. Columns
     that are not used may hold anything.
     """
-    found: dict[str, tuple[Path, pl.DataFrame]] = {}
+    tables: dict[str, tuple[Path, pl.DataFrame]] = {}
     for path in paths:
         table = read_table(path, {"text": pl.String()}).with_columns(pl.col("text").fill_null(""))
         if set(_LONG) <= set(table.columns):
@@ -92,13 +92,13 @@ def read_scores(paths: Sequence[Path]) -> Tables:
         else:
             names = [name for name in table.columns if name != "text"]
         for name in names:
-            if name in found:
+            if name in tables:
                 raise DataError(
                     "E-NAME-REPEATED",
-                    f"{path}: the scores {shown(name)} are also in {found[name][0]}.",
+                    f"{path}: the scores {shown(name)} are also in {tables[name][0]}.",
                 )
-            found[name] = (path, table)
-    return found
+            tables[name] = (path, table)
+    return tables
 
 
 def table_scores(name: str, tables: Tables) -> TableScores:
@@ -166,8 +166,8 @@ class ModelScores:
         order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
         unique, bar = order["text"].to_list(), _PartialProgress(self.advance, len(pairs))
         values = order.with_columns(value=self._values(unique, bar))
-        found = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
-        return found["value"].to_numpy().reshape(2, len(pairs)).T
+        both = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
+        return both["value"].to_numpy().reshape(2, len(pairs)).T
 
     def _values(self, texts: list[str], bar: Progress) -> np.ndarray:
         if type(self.model) in _CHEAP:
@@ -228,9 +228,9 @@ class FittedScores:
     def gaps(self, kept: np.ndarray, seed: int) -> np.ndarray:
         """Of all negatives, fitted to those that are kept; NaN for the others."""
         mine = self.order[kept[self.order]]
-        found = np.full(len(kept), np.nan)
-        found[mine] = self.differences.only(mine).gaps(seed)
-        return found
+        gaps = np.full(len(kept), np.nan)
+        gaps[mine] = self.differences.only(mine).gaps(seed)
+        return gaps
 
 
 def _texts(path: Path) -> Iterator[tuple[list[str], list[str], list[str]]]:
