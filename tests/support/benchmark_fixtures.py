@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import tomllib
@@ -12,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from PIL import Image
 
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases import Absent, Case, Cases
@@ -79,7 +81,13 @@ def hub_image(name: str) -> dict[str, Any]:
 
 # --- published_rows.toml -------------------------------------------------------------------------
 
-TABLES = tomllib.loads(Path(__file__).with_name("published_rows.toml").read_text("utf-8"))
+
+def _tables(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
+
+
+PUBLISHED, UNTRIED = _tables("published_rows.toml"), _tables("untried_rows.toml")
+TABLES = PUBLISHED | UNTRIED
 
 
 def files_of(id: str) -> dict[str, Any]:
@@ -91,8 +99,7 @@ def files_of(id: str) -> dict[str, Any]:
 def write_rows(path: Path, rows: Any) -> None:
     """As the suffix says. A row of a table that is a text is written as it is."""
     if path.suffix == ".parquet":
-        image = {"bytes": b"not an image", "path": None}
-        write_parquet(path, [{k: as_image(v, image) for k, v in row.items()} for row in rows])
+        write_parquet(path, [_with_images(row, place) for place, row in enumerate(rows)])
     elif path.suffix == ".jsonl":
         write(path, "\n".join(map(json.dumps, rows)))
     elif path.suffix in (".csv", ".tsv"):
@@ -108,10 +115,22 @@ def write_rows(path: Path, rows: Any) -> None:
         write(path, json.dumps(rows))
 
 
-def as_image(value: Any, image: dict[str, Any]) -> Any:
-    return image | value if isinstance(value, dict) else value
+def _with_images(row: dict[str, Any], place: int) -> dict[str, Any]:
+    image = {"bytes": pixels(place, "PNG"), "path": None}
+    return {name: image | cell if isinstance(cell, dict) else cell for name, cell in row.items()}
+
+
+def pixels(number: int, kind: str = "JPEG") -> bytes:
+    data = io.BytesIO()
+    Image.new("RGB", (4, 4), (number * 37 % 256, number * 91 % 256, 90)).save(data, kind)
+    return data.getvalue()
 
 
 def write_benchmark(id: str, root: Path) -> None:
+    """The files of a benchmark, and its images."""
     for path, rows in files_of(id).items():
         write_rows(root / path, rows)
+    patterns = TABLES[id].get("pictures", [])
+    pictures = [path for pattern in patterns for path in expand_braces(pattern)]
+    for number, path in enumerate(pictures):
+        write(root / path, pixels(number, "PNG" if path.endswith("png") else "JPEG"))
