@@ -52,6 +52,6 @@ def test_a_command_runs_through_few_calls_and_files(name: str, tmp_path: Path) -
     )
     found = json.loads((tmp_path / "found.json").read_text())
     calls, files = found["deepest"], found["files"]
-    print(f"{name}: {len(calls)} calls deep, {len(files)} files")
+    sys.stdout.write(f"{name}: {len(calls)} calls deep, {len(files)} files\n")  # with -rP
     assert len(calls) <= most_calls, "\n".join(calls)
     assert len(files) <= most_files, "\n".join(files)
