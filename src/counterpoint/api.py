@@ -25,10 +25,8 @@ from counterpoint.runs import (
     Results,
     Run,
     find_runs,
-    left_out_notes,
     load_run,
-    part_sizes,
-    rows as rows_of,
+    results_of,
 )
 
 if TYPE_CHECKING:
@@ -80,14 +78,7 @@ def rescore(
     resamples: int = RESAMPLES,
 ) -> Results:
     """One table of several runs, computed again from their stored scores, without the model."""
-    given = _runs(runs)
-    found = [
-        row
-        for run in given
-        for row in rows_of(run, _protocol(protocol), groups=groups, resamples=resamples)
-    ]
-    notes = [note for run in given for note in left_out_notes(run)]
-    return Results(found, notes, part_sizes(given))
+    return results_of(_runs(runs), _protocol(protocol), groups=groups, resamples=resamples)
 
 
 def compare(

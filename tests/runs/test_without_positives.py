@@ -9,12 +9,20 @@ import pytest
 from support import case, part, random_run, random_scores, run_of, square, table
 
 from counterpoint.cases import Case, Cases
-from counterpoint.cli.tables import results_table
 from counterpoint.metrics import PROTOCOLS
 from counterpoint.reports.data import gather
 from counterpoint.reports.figures.intervals import drop
 from counterpoint.reports.ranking import numbers_of
-from counterpoint.runs import Part, Row, Run, compare, members_in, rows, side_by_side
+from counterpoint.runs import (
+    Part,
+    Row,
+    Run,
+    compare,
+    members_in,
+    results_table,
+    rows,
+    side_by_side,
+)
 
 FAST = 50  # resamples
 REST = "without positives"
@@ -187,7 +195,10 @@ def test_compare_has_the_same_rows() -> None:
 def test_the_table_shows_both_rows_with_their_numbers_of_cases() -> None:
     found = rows(mixed_run(), groups=False, resamples=FAST)
     shown = results_table(found)
-    columns = {str(column.header): list(column.cells) for column in shown.columns}
+    columns = {
+        heading: [line.cells[number] for line in shown.lines]
+        for number, heading in enumerate(shown.columns)
+    }
     assert [name for name in columns["benchmark"] if name] == ["bench", f"  {REST}"]
     assert [n for n in columns["cases"] if n] == ["22", "20"]
     at_rest = columns["cases"].index("20")

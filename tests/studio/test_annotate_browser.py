@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from annotate_support import TOKEN
 from browser import PHONE, chromium, served, visit
-from campaigns import campaign, compared_files, opened, outcome
+from campaigns import campaign, compared_files, database, outcome
 from sklearn.metrics import cohen_kappa_score
 from sqlalchemy import select
 
@@ -14,15 +15,7 @@ from counterpoint.studio.app import create_app
 from counterpoint.studio.database import Answer, Showing
 from counterpoint.studio.security import Guard
 
-__all__ = ["chromium", "visit"]  # fixtures
-TOKEN = "the-admin-token-of-the-tests"
-
-
-@pytest.fixture
-def database(tmp_path):
-    made = opened(tmp_path)
-    yield made
-    made.close()
+__all__ = ["chromium", "database", "visit"]  # fixtures
 
 
 @pytest.fixture

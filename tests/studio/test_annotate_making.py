@@ -72,9 +72,8 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("typed", "why"),
-    [
+def test_what_cannot_be_made_is_said_above_the_form_with_what_was_typed(admin):
+    for typed, why in (
         ({"name": "a b"}, "no name for a campaign"),
         ({"name": ""}, "no name for a campaign"),
         ({"source": ""}, "needs a source"),
@@ -91,15 +90,11 @@ def test_own_instructions_are_text_in_place_of_the_usual_ones(admin, database):
         ({"checks": "60"}, "between 0 and 0.5"),
         ({"limit": "0"}, "at least one case"),
         ({"seed": "x"}, "whole number"),
-        ({"instructions": "a" * 5001}, "at most 5,000 characters"),
-    ],
-)
-def test_what_cannot_be_made_is_said_above_the_form_with_what_was_typed(admin, typed, why):
-    answer = make(admin, **typed)
-    assert answer.status_code == 422 and 'role="alert"' in answer.text
-    assert (
-        why in html.unescape(answer.text) and "Look twice." in answer.text
-    ) or "aaaa" in answer.text
+        ({"instructions": "Look twice." + "a" * 5001}, "at most 5,000 characters"),
+    ):
+        answer = make(admin, **typed)
+        assert answer.status_code == 422 and 'role="alert"' in answer.text
+        assert why in html.unescape(answer.text) and "Look twice." in answer.text
     assert "There are none yet." in admin.get("/campaigns").text
 
 
@@ -115,14 +110,10 @@ def test_only_the_admin_makes_campaigns(client):
     assert client.post("/campaigns", data=TYPED).status_code == 403  # no page of ours sent it
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff"])
-def test_instructions_that_cannot_be_read_are_a_sentence(tmp_path, content):
+def test_instructions_that_cannot_be_read_are_a_sentence(tmp_path):
     path = tmp_path / "own.txt"
-    if content is not None:
-        path.write_bytes(content)
     words = ["new", "c", "world-bi:size=4", "--as", "image-to-text", "--instructions", str(path)]
-    done = CliRunner().invoke(commands, [*words, "--db", str(tmp_path / "studio.db")])
-    assert (
-        done.exit_code == 1
-        and ("[E-FILE-MALFORMED]" if content else "[E-FILE-UNREADABLE]") in done.output
-    )
+    for code in ("E-FILE-UNREADABLE", "E-FILE-MALFORMED"):
+        done = CliRunner().invoke(commands, [*words, "--db", str(tmp_path / "studio.db")])
+        assert done.exit_code == 1 and f"[{code}]" in done.output
+        path.write_bytes(b"\xff\xfe\xff")

@@ -16,6 +16,7 @@ from counterpoint.cli.campaign import app as commands
 from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.exporting import answers_csv
+from counterpoint.studio.annotate.pages import Seat, progress_of
 from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing, open_database
 
 __all__ = ["client", "database"]  # fixtures
@@ -179,12 +180,9 @@ def test_the_counter_moves_on_checks_as_on_any_item(client, database, source, ch
 
 
 @pytest.mark.slow
-def test_the_total_is_right_from_every_place(tmp_path):
+def test_the_total_is_right_from_every_place(database):
     """What is promised at each step is what comes: over many people, each in an own order."""
-    database = opened(tmp_path)
     campaign(database, "world-bi:size=5", "image-to-text", people=12, overlap=12, checks=0.3)
-    from counterpoint.studio.annotate.pages import Seat, progress_of
-
     with database.reading() as session:
         found = find_campaign(session, "c")
         people = session.scalars(select(Annotator)).all()
@@ -203,4 +201,3 @@ def test_the_total_is_right_from_every_place(tmp_path):
             if database.write(work) is None:
                 break
         assert set(totals) == {len(totals) - 1}
-    database.close()

@@ -6,22 +6,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from campaigns import opened
+from campaigns import database
 from fastapi.testclient import TestClient
 
 from counterpoint.studio.app import create_app
-from counterpoint.studio.database import Database
 from counterpoint.studio.security import Guard
 
+__all__ = ["database"]
 BASE = "http://127.0.0.1:8765"
 TOKEN = "the-admin-token-of-the-tests"
-
-
-@pytest.fixture
-def database(tmp_path) -> Iterator[Database]:
-    made = opened(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

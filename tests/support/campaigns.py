@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
@@ -26,6 +27,13 @@ Says = Callable[[int, Item], str]
 
 def opened(folder: Path) -> Database:
     return open_database(str(folder / "studio.db"))
+
+
+@pytest.fixture
+def database(tmp_path) -> Iterator[Database]:
+    made = opened(tmp_path)
+    yield made
+    made.close()
 
 
 def campaign(

@@ -17,6 +17,9 @@ from counterpoint.cli.console import (
     plainly,
     print_json,
     refuse_missing_folder,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -136,17 +139,16 @@ def new(
     finally:
         database.close()
     for reason, count in made.left_out.items():
-        errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
+        warn(f"left out: {count:,} {reason}")
     if as_json:
         print_json([{"annotator": n, "link": link} for n, link in enumerate(made.links, 1)])
         return
-    output.print(
+    say(
         f"{made.name}: {counted(made.items, 'item')}, each for {overlap} of "
-        f"{counted(annotators, 'annotator')}, and {counted(made.checks, 'attention check')}",
-        soft_wrap=True,
+        f"{counted(annotators, 'annotator')}, and {counted(made.checks, 'attention check')}"
     )
     for number, link in enumerate(made.links, 1):
-        output.print(f"annotator {number}  {link}", soft_wrap=True)
+        say(f"annotator {number}  {link}")
 
 
 def _read(path: Path) -> str:
@@ -183,10 +185,9 @@ def ls(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     if not found:
         errors.print(f"no campaigns yet; `{command('campaign new')}` makes one.")
     for one in found:
-        output.print(
+        say(
             f"{one.name}  {one.kind}  {counted(one.items, 'item')}  "
-            f"{one.given:,} of {one.wanted:,} answers  {counted(one.annotators, 'annotator')}",
-            soft_wrap=True,
+            f"{one.given:,} of {one.wanted:,} answers  {counted(one.annotators, 'annotator')}"
         )
 
 
@@ -240,7 +241,7 @@ def results(
     if answers:
         with whole_file(answers) as draft:
             draft.write_text(table, encoding="utf-8")
-        errors.print(f"saved {answers}", soft_wrap=True)
+        remark(f"saved {answers}")
     _save(found, human, export)
 
 
@@ -251,14 +252,14 @@ def _save(found: CampaignResults, human: Path | None, out: Path | None) -> None:
 
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
-        errors.print(f"saved {human}{missing}", soft_wrap=True)
+        remark(f"saved {human}{missing}")
     if out:
         from counterpoint.studio.annotate import export
 
         written = export(found, out)
-        errors.print(f"saved {out}: {counted(written.rows, 'row')}", soft_wrap=True)
+        remark(f"saved {out}: {counted(written.rows, 'row')}")
         for reason, count in written.left_out.items():
-            errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
+            warn(f"left out: {count:,} {reason}")
 
 
 def _agreement_rows(found: CampaignResults) -> list[dict[str, object]]:
@@ -308,38 +309,32 @@ def _print(found: CampaignResults) -> None:
         return "-" if value != value else f"{value:.3f}"
 
     tally = found.tally
-    output.print(
+    say(
         f"{found.campaign.name}: {found.standing.given:,} of {found.standing.wanted:,} answers, "
         f"{counted(tally.judged, 'item')} judged"
-        + ("" if found.kind.compares else f", {tally.accepted:,} accepted by most"),
-        soft_wrap=True,
+        + ("" if found.kind.compares else f", {tally.accepted:,} accepted by most")
     )
     for row in _compared_rows(found):
         group, what, *sides = row.items()
         said = ", ".join(f"{name} {count}" for name, count in sides)
-        output.print(f"{group[1]}, better in {what[1]}: {said}", soft_wrap=True)
+        say(f"{group[1]}, better in {what[1]}: {said}")
     if found.remarks:
         output.print(f"{found.skipped:,} skipped, {found.flagged:,} flagged by annotators")
     for measure in found.agreement:
-        output.print(f"agreement on {measure.what}", soft_wrap=True)
+        say(f"agreement on {measure.what}")
         for pair in measure.pairs:
-            output.print(
+            say(
                 f"  {pair.a} and {pair.b}: kappa {number(pair.kappa)} over "
-                f"{counted(pair.items, 'item')}",
-                soft_wrap=True,
+                f"{counted(pair.items, 'item')}"
             )
-        output.print(
+        say(
             f"  mean kappa {number(measure.mean)}, Fleiss {number(measure.fleiss)}, "
-            f"Krippendorff's alpha {number(measure.alpha)}",
-            soft_wrap=True,
+            f"Krippendorff's alpha {number(measure.alpha)}"
         )
     for person in found.people:
         if person.checks:
             out = ", not counted" if person.excluded else ""
-            output.print(
-                f"annotator {person.number}: {person.failed} of {person.checks} checks failed{out}",
-                soft_wrap=True,
-            )
+            say(f"annotator {person.number}: {person.failed} of {person.checks} checks failed{out}")
 
 
 for verb_name, verb in (("new", new), ("ls", ls), ("results", results)):
@@ -397,11 +392,9 @@ def studio(
     names = [*(allow_host or ()), f"[{host}]" if ":" in host else host]
     app = create_app(runs, guard=guard, models=model or MODELS, database=database, hosts=names)
     if not is_loopback(host):
-        errors.print(
+        warn(
             f"warning: {host} can be reached from other machines, and nothing is encrypted: the "
-            "admin's link and the annotators' links can be read on the way.",
-            style="yellow",
-            soft_wrap=True,
+            "admin's link and the annotators' links can be read on the way."
         )
     try:
         serve(app, host, port, lambda base: _announce(base, guard.admin_token))
@@ -410,8 +403,5 @@ def studio(
 
 
 def _announce(base: str, token: str) -> None:
-    output.print(f"Studio: {base}/?token={token}", soft_wrap=True)
-    output.print(
-        "The link opens the studio as admin: do not share it. Ctrl-C ends the studio.",
-        soft_wrap=True,
-    )
+    say(f"Studio: {base}/?token={token}")
+    say("The link opens the studio as admin: do not share it. Ctrl-C ends the studio.")

@@ -67,6 +67,11 @@ Clean = Annotated[
     bool, typer.Option("--clean", help="Show the numbers without defective cases, too.")
 ]
 Groups = Annotated[bool, typer.Option("--groups", help="Show every group, not only the total.")]
+Benchmarks = Annotated[
+    list[str],
+    typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
+]
+RayAddress = Annotated[str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")]
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help="Use this protocol instead of the official one.")
 ]
@@ -166,6 +171,20 @@ class Terminal(Console):
 
 output = Terminal(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 errors = Terminal(stderr=True)
+
+
+def say(text: str) -> None:
+    """A line of the result, which the terminal does not cut."""
+    output.print(text, soft_wrap=True)
+
+
+def remark(text: str, style: str = "") -> None:
+    """A line about the result, on standard error."""
+    errors.print(text, style=style, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    remark(text, "yellow")
 
 
 def progress_bars() -> AbstractContextManager[Bars]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
-from rich.table import Table
 
 from counterpoint._util.errors import DataError
 from counterpoint.cli.console import (
@@ -21,11 +20,15 @@ from counterpoint.cli.console import (
     plainly,
     print_json,
     progress_bars,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
     from counterpoint.data import DownloadReport, Presence, Source
     from counterpoint.evaluation import Health
+    from counterpoint.runs import Sheet
 
 _SHOWN = 5  # failures on the screen; the list has them all
 
@@ -49,6 +52,7 @@ def ls(data: Root = None, as_json: AsJson = False) -> None:
     counterpoint data ls --json
     """
     from counterpoint.data import catalogue, data_root, presence
+    from counterpoint.runs import Sheet
 
     root = data_root(data)
     users = _users()
@@ -56,13 +60,12 @@ def ls(data: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json([_row(source, state, users[source.id]) for source, state in found])
         return
-    table = Table(title=f"data in {root}", title_justify="left", header_style="bold")
-    for name in ("source", "kind", "size", "SHA-256", "there", "what"):
-        table.add_column(name, no_wrap=name == "source", overflow="fold")
+    names = dict.fromkeys(("kind", "size", "SHA-256", "there", "what"), "name")
+    sheet = Sheet({"source": "id", **names}, f"data in {root}")
     for source, state in found:
         size = decimal(source.size) if source.size else ""
-        table.add_row(source.id, source.kind, size, source.sums(), _there(state), source.what)
-    output.print(table)
+        sheet.add(source.id, source.kind, size, source.sums(), _there(state), source.what)
+    output.print(sheet)
     output.print(
         "SHA-256: whether what is fetched is compared with a sum in the catalogue. Of files "
         "without one, `get` prints it.",
@@ -132,7 +135,7 @@ def path(
     if benchmark:
         folders = [root / source.target for source in needs(base_id(benchmark)).all()]
     for folder in dict.fromkeys(folders):
-        output.print(str(folder), soft_wrap=True)
+        say(str(folder))
 
 
 for verb in (ls, get, path):
@@ -195,17 +198,17 @@ def _print_report(report: DownloadReport) -> None:
     else:
         said = f"{report.fetched:,} fetched, {report.there:,} were there"
         said += f", {len(report.failures):,} failed." if report.failures else "."
-    output.print(f"{report.benchmark}: {said}", soft_wrap=True)
+    say(f"{report.benchmark}: {said}")
     for failure in report.failures[:_SHOWN]:
-        errors.print(f"failed: {failure.reason}", style="red", soft_wrap=True)
+        remark(f"failed: {failure.reason}", "red")
     if len(report.failures) > _SHOWN:
         more = len(report.failures) - _SHOWN
         where = f", all in {report.listed}" if report.listed else ""
-        errors.print(f"... and {more:,} more{where}", style="red", soft_wrap=True)
+        remark(f"... and {more:,} more{where}", "red")
     for text in report.by_hand:
-        errors.print(f"by hand: {text}", style="yellow", soft_wrap=True)
+        warn(f"by hand: {text}")
     for text in report.notes:
-        errors.print(f"note: {text}", soft_wrap=True)
+        remark(f"note: {text}")
 
 
 # --- doctor -----------------------------------------------------------------------------------
@@ -252,7 +255,7 @@ def doctor(
         _print_health(health)
     if bad and list_file is not None:
         _write_list(bad, list_file)
-        errors.print(f"{len(bad):,} images are listed in {list_file}", soft_wrap=True)
+        remark(f"{len(bad):,} images are listed in {list_file}")
     elif bad:
         errors.print(f"{counted(len(bad), 'image')} missing or unreadable; --list FILE names them.")
     if bad or health.absent:
@@ -293,7 +296,7 @@ def _print_health(health: Health) -> None:
     if not health.defects:
         lines.append("  defect       none found")
     for line in lines:
-        output.print(line, soft_wrap=True)
+        say(line)
     if health.blind:
         output.print(_blind_table(health))
         output.print(
@@ -303,7 +306,7 @@ def _print_health(health: Health) -> None:
             style="dim",
         )
         for line in _about_ties(health):
-            output.print(line, soft_wrap=True)
+            say(line)
 
 
 def _about_ties(health: Health) -> Iterator[str]:
@@ -319,17 +322,14 @@ def _about_ties(health: Health) -> Iterator[str]:
         yield f"Where bow ties it says nothing: ngram is right in {right} % of those cases (½)."
 
 
-def _blind_table(health: Health) -> Table:
-    from counterpoint.runs import percent
+def _blind_table(health: Health) -> Sheet:
+    from counterpoint.runs import Sheet, percent
 
-    table = Table(header_style="bold")
-    table.add_column("group", overflow="fold")
     first = ("cases", "length", "length ½", "format", "format ½", "bow", "same words", "ceiling")
-    for heading in (*first, "ngram"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    sheet = Sheet({"group": "name", **dict.fromkeys((*first, "ngram"), "number")})
     for row in health.blind:
         shares = (row.length, row.length_half, row.format, row.format_half, row.bow)
-        table.add_row(
+        sheet.add(
             row.group,
             f"{row.n:,}",
             *(percent(share) for share in shares),
@@ -337,4 +337,4 @@ def _blind_table(health: Health) -> Table:
             percent(row.bow_ceiling),
             percent(row.ngram),
         )
-    return table
+    return sheet

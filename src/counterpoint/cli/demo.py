@@ -13,7 +13,13 @@ from rich.panel import Panel
 from rich.style import Style
 from rich.text import Text
 
-from counterpoint.cli.console import command, errors, output, progress_bars
+from counterpoint.cli.console import (
+    command,
+    errors,
+    output,
+    progress_bars,
+    say,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,7 +135,7 @@ def demo(
     print_examples(runs[MODELS.index(OVERSENSITIVE)], benchmarks[0])
     output.print("What to learn:", style="bold")
     for line in _lessons(rows, benchmarks[0]):
-        output.print(f"  {line}", soft_wrap=True)
+        say(f"  {line}")
     output.print(f"Saved in {out}: one folder per model, with every raw score.")
     output.print("Try next:", style="bold")
     runs_folder = shlex.quote(str(out))
@@ -140,7 +146,7 @@ def demo(
         "eval -m world:base -b world-swap:size=500,seed=7",
         "ls",
     ):
-        output.print(f"  {command(words)}", soft_wrap=True)
+        say(f"  {command(words)}")
 
 
 def _lessons(rows: Sequence[Row], benchmark: str) -> tuple[str, str, str]:

@@ -13,16 +13,17 @@ from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
     BatchSize,
+    Benchmarks,
     DataFolder,
     Device,
     Limit,
     ProtocolName,
     counted,
-    errors,
-    output,
     plainly,
     print_json,
     progress_bars,
+    say,
+    warn,
 )
 
 vectors_app = typer.Typer(
@@ -34,10 +35,7 @@ vectors_app = typer.Typer(
 
 def export(
     model: Annotated[str, typer.Argument(help="Model id of a dual encoder.")],
-    benchmark: Annotated[
-        list[str],
-        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
-    ],
+    benchmark: Benchmarks,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder of the vectors.")],
     data: DataFolder = None,
     form: Annotated[str, typer.Option("--format", help="parquet, npy or safetensors.")] = "parquet",
@@ -85,14 +83,13 @@ def export(
             ]
         )
     else:
-        output.print(
+        say(
             f"saved {counted(found.images, 'image')} and {counted(found.captions, 'caption')} in "
-            f"{found.folder}: use it as -m {found.model}",
-            soft_wrap=True,
+            f"{found.folder}: use it as -m {found.model}"
         )
     for name, reasons in found.left_out.items():
         for why, count in Counter(reasons).most_common(5):
-            errors.print(f"{name}: left out ({count:,}): {why}", style="yellow", soft_wrap=True)
+            warn(f"{name}: left out ({count:,}): {why}")
     if any(found.left_out.values()) and not allow_missing:
         raise typer.Exit(LEFT_OUT)
 
@@ -202,14 +199,13 @@ def train(
         from counterpoint.runs import percent
 
         for r in results:
-            output.print(
+            say(
                 f"{r.name} head: {percent(r.accuracy)} % of {r.test:,} held-out {r.name}s right "
-                f"(the commoner label alone: {percent(r.majority)} %), trained on {r.train:,}",
-                soft_wrap=True,
+                f"(the commoner label alone: {percent(r.majority)} %), trained on {r.train:,}"
             )
-        output.print(f"saved {out}: use it as -m detector:{out}", soft_wrap=True)
+        say(f"saved {out}: use it as -m detector:{out}")
     for note in (note for result in results for note in result.notes):
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+        warn(f"note: {note}")
 
 
 detector_app.command("train")(plainly(train, resumes=True))

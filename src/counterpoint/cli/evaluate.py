@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.table import Table
 
 from counterpoint._util.errors import RunError
 from counterpoint.cli.console import (
     AllowMissing,
     AsJson,
     BatchSizeOrAuto,
+    Benchmarks,
     Clean,
     DataFolder,
     Device,
@@ -23,41 +23,28 @@ from counterpoint.cli.console import (
     Limit,
     Overwrite,
     ProtocolName,
+    RayAddress,
     errors,
     output,
     print_json,
     progress_bars,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
     from counterpoint._util.progress import Progress
     from counterpoint.evaluation import Check, Flips
     from counterpoint.models import LoadOptions
-    from counterpoint.runs import Run
-
-EPILOG = """
-Examples:
-
-counterpoint eval -m world:base -m blind:length -b world-swap -b world-replace
-
-counterpoint eval -m open_clip:local-dir:my-model -b my_cases.jsonl --out runs/mine
-
-counterpoint eval -m world:base -b world-swap --devices cpu,cpu --precision auto
-
-counterpoint eval -m random -b world-bi:size=500,seed=7 --json > rows.json
-
-After an interruption the same command continues where it stopped.
-"""
+    from counterpoint.runs import Run, Sheet
 
 
 def evaluate(
     model: Annotated[
         list[str], typer.Option("-m", "--model", help="Model id; repeat for several.")
     ],
-    benchmark: Annotated[
-        list[str],
-        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
-    ],
+    benchmark: Benchmarks,
     data: DataFolder = None,
     out: Annotated[
         Path | None,
@@ -87,9 +74,7 @@ def evaluate(
         str, typer.Option(help="Several devices, a process each: 0,1 or all or cpu,cpu.")
     ] = "",
     engine: Annotated[str, typer.Option(help="local, or ray: on a cluster.")] = "local",
-    ray_address: Annotated[
-        str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")
-    ] = "local",
+    ray_address: RayAddress = "local",
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Workers on Ray. Default: one per GPU, else one per CPU."),
@@ -115,11 +100,23 @@ def evaluate(
     allow_missing: AllowMissing = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate models on benchmarks: print one table and keep every raw score."""
-    from counterpoint.cli.tables import print_results, report_left_out
+    """Evaluate models on benchmarks: print one table and keep every raw score.
+
+    Examples:
+
+    counterpoint eval -m world:base -m blind:length -b world-swap -b world-replace
+
+    counterpoint eval -m open_clip:local-dir:my-model -b my_cases.jsonl --out runs/mine
+
+    counterpoint eval -m world:base -b world-swap --devices cpu,cpu --precision auto
+
+    counterpoint eval -m random -b world-bi:size=500,seed=7 --json > rows.json
+
+    After an interruption the same command continues where it stopped.
+    """
+    from counterpoint.cli.tables import report_left_out, show_results
     from counterpoint.evaluation import evaluate as run_evaluation, with_clean
     from counterpoint.models import LoadOptions
-    from counterpoint.runs import as_json as rows_as_json, rows as result_rows
 
     with progress_bars() as bars:
         runs = run_evaluation(
@@ -143,27 +140,16 @@ def evaluate(
         )
         options = LoadOptions(device, precision, trust_remote_code, decode)
         flips = _flips(runs, options, bars) if check_precision else []
-    with errors.status("resampling"):
-        shown = with_clean(runs) if clean else runs
-        rows = [
-            row
-            for run in shown
-            for row in result_rows(run, groups=groups or as_json, main=not as_json)
-        ]
-    if as_json:
-        print_json(rows_as_json(rows))
-    else:
-        print_results(shown, rows, groups=groups)
-        for run in runs:
-            output.print(f"saved {run.folder}", soft_wrap=True)
+    show_results(with_clean(runs) if clean else runs, groups=groups, as_json=as_json)
+    for run in runs if not as_json else []:
+        say(f"saved {run.folder}")
     for note in (n for run in runs for n in run.manifest["model_info"].get("notes", ())):
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+        warn(f"note: {note}")
     for flip in flips:
-        errors.print(
+        remark(
             f"{flip.model} on {flip.benchmark}: {flip.precision} changes {flip.flipped:,} of "
             f"{flip.verdicts:,} verdicts of a sample against fp32; scores differ by at most "
-            f"{flip.largest:.1e}",
-            soft_wrap=True,
+            f"{flip.largest:.1e}"
         )
     report_left_out(runs, allow_missing)
 
@@ -185,9 +171,6 @@ def _flips(runs: list[Run], options: LoadOptions, bars: Progress) -> list[Flips]
             progress=bars,
         )
     ]
-
-
-evaluate.__doc__ = f"{evaluate.__doc__}\n\n{EPILOG}"
 
 
 # --- from stored scores, and from those of another program ---------------------------------------
@@ -212,40 +195,27 @@ def rescore(
 
     counterpoint rescore runs/demo/world-base --protocol strict --averages
     """
-    from counterpoint.cli.tables import averages_table, left_out_lines, print_results
+    from counterpoint.api import load_runs
+    from counterpoint.cli.tables import averages_table, left_out_lines, show_results
     from counterpoint.evaluation import with_clean
     from counterpoint.metrics import get_protocol
-    from counterpoint.runs import (
-        as_json as rows_as_json,
-        find_runs,
-        fitting,
-        load_run,
-        rows as result_rows,
-        side_by_side,
-    )
+    from counterpoint.runs import fitting, side_by_side
 
-    wanted = groups or as_json
-    with errors.status("resampling"):
-        loaded = [load_run(folder) for path in runs for folder in find_runs(path)]
+    with errors.status("reading runs"):
+        loaded = load_runs(runs)
         loaded = with_clean(loaded) if clean else loaded
         chosen = get_protocol(protocol) if protocol else None
-        rows = [
-            row
-            for run in loaded
-            for row in result_rows(run, chosen, groups=wanted, main=not as_json)
-        ]
-    if not rows:
+    if not any(len(part.cases) for run in loaded for part in run.parts.values()):
         raise RunError(
             "E-RUN-EMPTY",
             f"{', '.join(str(run.folder) for run in loaded)}: no case was scored, so there is no "
             "number; run.json says why.",
         )
+    show_results(loaded, groups=groups, as_json=as_json, protocol=chosen)
     if as_json:
-        print_json(rows_as_json(rows))
         return
-    print_results(loaded, rows, groups=groups, protocol=chosen)
     for line in left_out_lines(loaded):
-        errors.print(line, style="yellow", soft_wrap=True)
+        warn(line)
     for run in loaded if averages else []:
         for part in filter(lambda part: len(part.cases), run.parts.values()):
             used = fitting(part, chosen)
@@ -280,21 +250,16 @@ def import_scores(
 
     counterpoint import scores.csv -b sugarcrepe --name my-model --data my-data --out runs/mine
     """
-    from counterpoint.cli.tables import print_results, report_left_out
+    from counterpoint.cli.tables import report_left_out, show_results
     from counterpoint.evaluation import import_scores as make_run
-    from counterpoint.runs import as_json as rows_as_json, rows as result_rows
 
     with errors.status("reading scores"):
         run = make_run(
             file, benchmark, name, data=data, out=out, protocol=protocol, overwrite=overwrite
         )
-    with errors.status("resampling"):
-        rows = result_rows(run, groups=groups or as_json, main=not as_json)
-    if as_json:
-        print_json(rows_as_json(rows))
-    else:
-        print_results([run], rows, groups=groups)
-        output.print(f"saved {run.folder}", soft_wrap=True)
+    show_results([run], groups=groups, as_json=as_json)
+    if not as_json:
+        say(f"saved {run.folder}")
     report_left_out([run], allow_missing)
 
 
@@ -362,7 +327,7 @@ def verify(
         shown = [c for c in found if groups or c.published is not None or c.group == ALL]
         _print_checks(loaded.model, shown)
     for line in _warnings(loaded, model, found):
-        errors.print(line, style="yellow", soft_wrap=True)
+        warn(line)
     beside = [c for c in found if c.published is not None]
     if strict and not (beside and all(c.verdict in _CONFIRMED for c in beside)):
         raise typer.Exit(NOT_CONFIRMED)
@@ -397,20 +362,17 @@ def _warnings(run: Run, model: str | None, found: list[Check]) -> Iterator[str]:
         )
 
 
-def _checks_table(model: str, found: list[Check]) -> Table:
+def _checks_table(model: str, found: list[Check]) -> Sheet:
     from counterpoint.metrics import METRIC_HEADINGS
+    from counterpoint.runs import Sheet
 
     theirs = ", ".join(dict.fromkeys(c.model for c in found if c.model))
     title = f"{model} on {found[0].benchmark}" + (f" beside {theirs}" if theirs else "")
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("group", "metric", "average"):
-        table.add_column(name, overflow="fold")
-    for name in ("ours", "cases", "published"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("source", overflow="fold")
+    names = dict.fromkeys(("group", "metric", "average"), "name")
+    numbers = dict.fromkeys(("ours", "cases", "published"), "number")
+    sheet = Sheet({**names, **numbers, "verdict": "word", "source": "name"}, title)
     for check, sources in _merged(found):
-        table.add_row(
+        sheet.add(
             check.group,
             METRIC_HEADINGS.get(check.metric, check.metric),
             check.average,
@@ -421,7 +383,7 @@ def _checks_table(model: str, found: list[Check]) -> Table:
             sources,
             style=_STYLES[check.verdict],
         )
-    return table
+    return sheet
 
 
 def _ours(check: Check) -> str:

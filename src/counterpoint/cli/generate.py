@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from rich.table import Table
 
 from counterpoint._util.errors import ModelError
 from counterpoint.cli import generate_images
 from counterpoint.cli.console import (
     AsJson,
     DataFolder,
+    RayAddress,
     command,
     counted,
     errors,
@@ -23,6 +23,9 @@ from counterpoint.cli.console import (
     plainly,
     print_json,
     progress_bars,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +102,6 @@ DryRun = Annotated[
 Limit = Annotated[int, typer.Option(min=0, help="Only the first N captions; 0: all.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes for rules; 0: one per core.")]
 Engine = Annotated[str, typer.Option(help="Where rules work: local, or ray: on a cluster.")]
-RayAddress = Annotated[str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")]
 CaptionColumn = Annotated[str | None, typer.Option(help="Name of the column with the captions.")]
 ImageColumn = Annotated[str | None, typer.Option(help="Name of the column with the images.")]
 Split = Annotated[str | None, typer.Option(help="Only these splits of a Karpathy file.")]
@@ -286,11 +288,10 @@ def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
     for writer in writers:
         found = writer.estimate(sample)
         cost = "" if found.cost is None else f", ${found.cost * share:,.2f}"
-        errors.print(
+        remark(
             f"{writer.name}: at most {round(found.requests * share):,} requests, about "
             f"{round((found.tokens_in + found.tokens_out) * share):,} tokens{cost}, "
-            "less what was already answered",
-            soft_wrap=True,
+            "less what was already answered"
         )
 
 
@@ -305,7 +306,7 @@ def _print_prompts(
     for name in names:
         method = ChatMethod(name, ChatModel(model), shots)
         for prompt in chain.from_iterable(map(method.prompts, chosen)):
-            output.print(prompt, soft_wrap=True)
+            say(prompt)
             output.print()
 
 
@@ -334,6 +335,7 @@ def _of_graphs(
 
 def _show(report: Generated, out: Path, as_json: bool) -> None:
     from counterpoint.generation import CAPTIONS, MADE
+    from counterpoint.runs import Sheet
 
     by_method: dict[str, Counter[str]] = {}
     for (what, reason), number in report.counts.items():
@@ -347,21 +349,18 @@ def _show(report: Generated, out: Path, as_json: bool) -> None:
         )
         return
     captions = by_method.pop(CAPTIONS, Counter())
-    table = Table(header_style="bold")
-    for name in ("method", "texts", "refused", "why, the commonest first"):
-        table.add_column(name, justify="right" if name in ("texts", "refused") else "left")
+    sheet = Sheet(
+        {"method": "text", "texts": "count", "refused": "count", "why, the commonest first": "text"}
+    )
     for method, counts in sorted(by_method.items()):
         refused = [(reason, n) for reason, n in counts.most_common() if reason != MADE]
         why = ", ".join(f"{reason} {n:,}" for reason, n in refused[:4])
         more = ", ..." if len(refused) > 4 else ""
         total = sum(n for _, n in refused)
-        table.add_row(method, f"{counts[MADE]:,}", f"{total:,}", why + more)
-    output.print(table)
+        sheet.add(method, f"{counts[MADE]:,}", f"{total:,}", why + more)
+    output.print(sheet)
     unread = {reason: n for reason, n in captions.items() if reason != MADE}
-    output.print(
-        f"{counted(report.rows, 'pair')} from {counted(report.captions, 'caption')} in {out}",
-        soft_wrap=True,
-    )
+    say(f"{counted(report.rows, 'pair')} from {counted(report.captions, 'caption')} in {out}")
     for reason, number in unread.items():
         errors.print(f"note: {counted(number, 'caption')} rejected: {reason}", style="yellow")
 
@@ -425,18 +424,20 @@ def replace(
 
 
 def _show_replace(counts: ReplaceCounts, out: Path) -> None:
-    table = Table(header_style="bold")
-    for name in ("part", "word", "rows", "synonym", "cases"):
-        table.add_column(name, justify="right" if name in ("rows", "cases") else "left")
+    from counterpoint.runs import Sheet
+
+    sheet = Sheet(
+        {"part": "text", "word": "text", "rows": "count", "synonym": "text", "cases": "count"}
+    )
     for word in counts.words:
         made = (word.synonym, f"{word.cases:,}") if word.synonym else ("-", "")
-        table.add_row(word.part, word.word, f"{word.rows:,}", *made)
-    output.print(table)
+        sheet.add(word.part, word.word, f"{word.rows:,}", *made)
+    output.print(sheet)
     total = counted(sum(word.cases for word in counts.words), "case")
-    output.print(f"saved {out}: {total}", soft_wrap=True)
-    output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
+    say(f"saved {out}: {total}")
+    say(f"score a model on it: {command(f'eval -m MODEL -b {out}')}")
     for reason, number in counts.left_out.most_common():
-        errors.print(f"left out: {number:,} {reason}", style="yellow", soft_wrap=True)
+        warn(f"left out: {number:,} {reason}")
 
 
 app.command("negatives")(

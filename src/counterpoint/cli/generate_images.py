@@ -13,10 +13,10 @@ from counterpoint.cli.console import (
     DataFolder,
     Device,
     counted,
-    errors,
-    output,
     print_json,
     progress_bars,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -154,11 +154,9 @@ def images(
     else:
         _print_counts(counts, out)
     if about.get("cut"):
-        errors.print(
+        warn(
             f"note: {counted(about['cut'], 'prompt')} longer than the model reads; the end is not "
-            "drawn.",
-            style="yellow",
-            soft_wrap=True,
+            "drawn."
         )
 
 
@@ -180,15 +178,14 @@ def _settings(candidates: int, seed: int, given: dict[str, Any]) -> DrawSettings
 
 
 def _print_counts(counts: ImageCounts, out: Path) -> None:
-    output.print(
+    say(
         f"{counted(counts.negatives, 'negative')}: {counts.with_images:,} with images, "
         f"{counts.chosen:,} with a chosen one; {counted(counts.positives, 'positive')} and "
-        f"{counted(counts.refused_pairs, 'refused pair')} copied",
-        soft_wrap=True,
+        f"{counted(counts.refused_pairs, 'refused pair')} copied"
     )
-    output.print(f"saved {out}", soft_wrap=True)
+    say(f"saved {out}")
     for reason, number in (counts.refused + counts.unscored).most_common():
-        errors.print(f"{number:,} x {reason}", style="yellow", soft_wrap=True)
+        warn(f"{number:,} x {reason}")
 
 
 def neighbours(
@@ -244,16 +241,15 @@ def neighbours(
     for why in list(found.left_out.values())[:1]:
         more = len(found.left_out) - 1
         text = f"left out: {why}" + (f" ({more:,} more like it)" if more else "")
-        errors.print(text, style="yellow", soft_wrap=True)
+        warn(text)
 
 
 def _print_found(found: NearestImages, out: Path) -> None:
-    output.print(
+    say(
         f"{counted(found.images, 'image')}: {found.table.height:,} with neighbours "
-        f"({found.copies:,} of the same content as another), {len(found.left_out):,} left out",
-        soft_wrap=True,
+        f"({found.copies:,} of the same content as another), {len(found.left_out):,} left out"
     )
-    output.print(f"saved {out}", soft_wrap=True)
+    say(f"saved {out}")
 
 
 # --- renderings -------------------------------------------------------------------------------
@@ -402,7 +398,7 @@ def _print_renderings(counts: RenderingCounts, made: int, out: Path) -> None:
     from counterpoint.generation.images import record_of
 
     each = ", ".join(f"{name} {number:,}" for name, number in counts.cases.items())
-    output.print(f"{counted(made, 'case')}: {each}", soft_wrap=True)
-    output.print(f"saved {out} and {record_of(out)}", soft_wrap=True)
+    say(f"{counted(made, 'case')}: {each}")
+    say(f"saved {out} and {record_of(out)}")
     for reason, number in (counts.refused + counts.left_out).most_common():
-        errors.print(f"{number:,} x {reason}", style="yellow", soft_wrap=True)
+        warn(f"{number:,} x {reason}")

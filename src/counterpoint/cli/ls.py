@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from counterpoint.cli.console import AsJson, output, print_json
 
@@ -40,19 +39,19 @@ def ls(
 
     counterpoint ls models
     """
+    from counterpoint.runs import Sheet
+
     kinds = [kind] if kind else list(Listing)
     listed = {chosen: _rows(chosen) for chosen in kinds}
     if as_json:
         print_json([{"kind": k, **row} for k, rows in listed.items() for row in rows])
         return
     for chosen, rows in listed.items():
-        table = Table(title=chosen.value, title_justify="left", header_style="bold")
         names = [name for name in rows[0] if name not in _ONLY_JSON]
-        for name in names:
-            table.add_column(name, no_wrap=name == "id", overflow="fold")
+        sheet = Sheet({name: "id" if name == "id" else "name" for name in names}, chosen.value)
         for row in rows:
-            table.add_row(*(row[name] for name in names))
-        output.print(table)
+            sheet.add(*(row[name] for name in names))
+        output.print(sheet)
 
 
 def _rows(kind: Listing) -> list[dict[str, str]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rich import box
-from rich.table import Table
-
-from counterpoint.cli.console import counted, errors, output
+from counterpoint.cli.console import (
+    counted,
+    output,
+    say,
+    warn,
+)
 from counterpoint.evaluation import MEAN_SCORES, MetricChange, Outcome
 from counterpoint.metrics import (
     ALL,
@@ -22,6 +24,7 @@ from counterpoint.metrics import (
     p_value,
     ties_matter,
 )
+from counterpoint.runs import Sheet
 
 _NAMES: Final = {
     **METRIC_HEADINGS,
@@ -36,7 +39,7 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
     """One table with a section for each benchmark; lowered scores are named under it."""
     known = {name for name, metric in METRICS.items() if metric.main} | {*MEAN_SCORES}
     shown = [c for c in found.changes if c.metric in known and (groups or c.group in WHOLE)]
-    output.print(f"start = {found.start}\ntuned = {found.tuned}", soft_wrap=True)
+    say(f"start = {found.start}\ntuned = {found.tuned}")
     output.print(_changes_table(shown))
     output.print(
         f"{intervals_note((c.metric for c in shown), 'Per cent (scores as they are)')} tuned - "
@@ -49,24 +52,20 @@ def print_outcome(found: Outcome, *, groups: bool = False) -> None:
     for line in found.warnings:
         output.print(f"warning: {line}", style="yellow", soft_wrap=True)
     for note in found.notes:
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+        warn(f"note: {note}")
 
 
-def _changes_table(changes: Sequence[MetricChange]) -> Table:
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("benchmark", overflow="fold")
-    for name in ("start", "tuned", "tuned - start", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", max_width=len("depends on ties"))
+def _changes_table(changes: Sequence[MetricChange]) -> Sheet:
+    numbers = dict.fromkeys(("start", "tuned", "tuned - start", "p"), "number")
+    sheet = Sheet({"benchmark": "name", **numbers, "verdict": "verdict"}, look="tight")
     for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
         mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
         where = benchmark if label == ALL else f"{benchmark}, {label}"
-        table.add_row(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
+        sheet.add(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
         for change in mine:
-            table.add_row(*_change_cells(change), style=_STYLES.get(change.verdict, ""))
-        table.add_section()
-    return table
+            style = _STYLES.get(change.verdict, "")
+            sheet.add(*_change_cells(change), style=style, last=change is mine[-1])
+    return sheet
 
 
 def _change_cells(c: MetricChange) -> tuple[str, ...]:

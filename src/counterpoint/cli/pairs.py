@@ -21,12 +21,13 @@ from counterpoint.cli.console import (
     print_json,
     progress_bars,
     refuse_missing_folder,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from counterpoint.generation.refinement import BlindResult, Refined
+    from counterpoint.runs import Sheet
 
 
 def refine(
@@ -183,28 +184,24 @@ def _show_refined(found: Refined, out: Path, goal: float, *, as_json: bool) -> N
             style="dim",
         )
         for line in (*_rounds(found), *_verdicts(found.rows), *_ties(found)):
-            output.print(line, soft_wrap=True)
+            say(line)
         for group, why in found.stuck.items():
-            output.print(f"{group or 'all'}: {why}", soft_wrap=True)
-        output.print(_summary(found, out), soft_wrap=True)
+            say(f"{group or 'all'}: {why}")
+        say(_summary(found, out))
     if found.before and not found.after:
         errors.print("note: no negative is left: no cell has pairs on both sides.", style="yellow")
 
 
-def _refined_table(rows: list[BlindResult]) -> Table:
-    from rich.table import Table
+def _refined_table(rows: list[BlindResult]) -> Sheet:
+    from counterpoint.runs import Sheet
 
-    table = Table(header_style="bold")
-    for name in ("group", "blind model"):
-        table.add_column(name, overflow="fold")
-    table.add_column("use", no_wrap=True)
-    for name in ("pairs", "kept", "before", "after", "ties"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("target", no_wrap=True)
+    numbers = dict.fromkeys(("pairs", "kept", "before", "after", "ties"), "number")
+    names = {"group": "name", "blind model": "name", "use": "word"}
+    sheet = Sheet({**names, **numbers, "target": "word"})
     for number, row in enumerate(rows):
         same = number > 0 and rows[number - 1].group == row.group
         last = number + 1 == len(rows) or rows[number + 1].group != row.group
-        table.add_row(
+        sheet.add(
             "" if same else row.group,
             row.model,
             row.use,
@@ -214,9 +211,9 @@ def _refined_table(rows: list[BlindResult]) -> Table:
             _share(row.accuracy_after),
             f"{row.ties_after:,}",
             {None: "none left", True: "yes", False: "no"}[row.reached],
-            end_section=last,
+            last=last,
         )
-    return table
+    return sheet
 
 
 def _share(value: float | None) -> str:
@@ -444,8 +441,8 @@ def _report(
         )
         return
     for file, rows in files.items():
-        output.print(f"saved {file}: {counted(rows, what)}", soft_wrap=True)
+        say(f"saved {file}: {counted(rows, what)}")
     if form == "benchmark":
-        output.print(f"score a model on it: {command(f'eval -m MODEL -b {out}')}", soft_wrap=True)
+        say(f"score a model on it: {command(f'eval -m MODEL -b {out}')}")
     for reason, count in reasons.items():
-        errors.print(f"left out: {count:,} {reason}", style="yellow", soft_wrap=True)
+        warn(f"left out: {count:,} {reason}")

@@ -17,10 +17,12 @@ from counterpoint.cli.console import (
     ProtocolName,
     counted,
     errors,
-    output,
     print_json,
     progress_bars,
     refuse_missing_folder,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def compare(
     else:
         print_differences(found, a.model, b.model, groups=groups)
     for line in _incomplete(a, b):
-        errors.print(line, style="yellow", soft_wrap=True)
+        warn(line)
     if html or open_page:
         _write_page((a, b), found, chosen, html or _PAGE, show=open_page)
 
@@ -145,9 +147,9 @@ def _write_page(
         text = compare_page(*runs, options, found)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
-    errors.print(f"wrote {path}", soft_wrap=True)
+    remark(f"wrote {path}")
     if show and not webbrowser.open(path.resolve().as_uri()):
-        errors.print(f"no browser could be started here: open {path} yourself.", soft_wrap=True)
+        remark(f"no browser could be started here: open {path} yourself.")
 
 
 # --- report -------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def report(
         return
     with whole_file(out) as partial:
         partial.write_text(text, encoding="utf-8")
-    output.print(f"wrote {out} ({len(text.encode()) / 1e6:.1f} MB)", soft_wrap=True)
+    say(f"wrote {out} ({len(text.encode()) / 1e6:.1f} MB)")
     if any(run.left_out for run in loaded) and chosen != "html":
         errors.print("Cases were left out of these runs; the html report names them.")
 
@@ -306,16 +308,15 @@ def publish(
         parts = write(load_runs(runs, progress=bars), out, options)
     models = counted(len({part.model for part in parts}), "model")
     benchmarks = counted(len({part.part.benchmark for part in parts}), "benchmark")
-    output.print(f"wrote {out}: {models} on {benchmarks}; nothing was uploaded", soft_wrap=True)
+    say(f"wrote {out}: {models} on {benchmarks}; nothing was uploaded")
     apart = list(dict.fromkeys(part.part.benchmark for part in parts if part.hub is None))
     if apart:
-        errors.print(
+        remark(
             f"no .eval_results for {', '.join(apart)}: no data set of the Hub is known; name it "
-            f"with --dataset {apart[0]}=OWNER/NAME",
-            soft_wrap=True,
+            f"with --dataset {apart[0]}=OWNER/NAME"
         )
     for note in dict.fromkeys(note for part in parts for note in part.notes):
-        errors.print(note, style="yellow", soft_wrap=True)
+        warn(note)
 
 
 # --- board --------------------------------------------------------------------------------------
@@ -378,10 +379,9 @@ def board(
         made = make_board(load_runs(given, progress=bars), out, options)
     values = counted(sum(1 for _ in made.every_value), "published value")
     models = counted(len(made.material.runs), "model")
-    output.print(
+    say(
         f"wrote {out}: {models}, {counted(len(made.benchmarks), 'benchmark')}, {values}; "
-        f"open {out / 'index.html'}",
-        soft_wrap=True,
+        f"open {out / 'index.html'}"
     )
 
 
@@ -418,13 +418,13 @@ def _as_row(one: Submission) -> dict[str, Any]:
 
 def _print(one: Submission, *, compared: bool) -> None:
     for line in one.differences[:_SHOWN]:
-        errors.print(line, style="red", soft_wrap=True)
+        remark(line, "red")
     if (more := len(one.differences) - _SHOWN) > 0:
         errors.print(f"{one.folder}: and {counted(more, 'more difference')}")
     for line in one.notes:
-        errors.print(line, style="yellow", soft_wrap=True)
+        warn(line)
     said = f"{counted(one.numbers, 'number')} computed again, all the same"
     said += "" if compared else "; the cases are as sent (--data compares them)"
     if one.differences:
         said = f"refused, {counted(len(one.differences), 'difference')}"
-    output.print(f"{one.folder}: {said}", soft_wrap=True)
+    say(f"{one.folder}: {said}")

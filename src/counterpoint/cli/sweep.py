@@ -8,27 +8,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from counterpoint.cli.console import (
     AsJson,
     BatchSizeOrAuto,
+    Benchmarks,
     DataFolder,
     Device,
     Limit,
     ProtocolName,
+    RayAddress,
     counted,
     errors,
     output,
     print_json,
     progress_bars,
+    remark,
+    say,
+    warn,
 )
 from counterpoint.cli.train import Preparing, TrainingBar, training_bars
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Watch
-    from counterpoint.runs import Row
+    from counterpoint.runs import Row, Sheet
 
     Known = tuple[list[Row], dict[tuple[str, str], str]]  # rows of a run, and how much was scored
     from counterpoint.training import Sweep
@@ -63,9 +66,7 @@ def sweep(
     engine: Annotated[
         str, typer.Option(help="Where a plan runs: local, ray or slurm (an array, by submitit).")
     ] = "local",
-    ray_address: Annotated[
-        str, typer.Option(help="Address of Ray: local, auto or ray://HOST:PORT.")
-    ] = "local",
+    ray_address: RayAddress = "local",
     slurm: Annotated[bool, typer.Option("--slurm", help="The same as --engine slurm.")] = False,
     slurm_partition: Annotated[str, typer.Option(help="Partition of Slurm.")] = "",
     slurm_time: Annotated[str, typer.Option(help="Time limit of a cell, as Slurm has it.")] = "",
@@ -138,23 +139,20 @@ def _evaluate(
     if as_json:
         print_json(found.as_json())
     else:
-        table = _table("model", "benchmark", "state", "left out", "run")
+        sheet = _sheet("model", "benchmark", "state", "left out", "run")
         for cell in found.cells:
             left_out = f"{cell.left_out:,}" if cell.left_out else ""
             folder = Path(cell.folder).name if cell.folder else ""
-            table.add_row(cell.model, cell.benchmark, cell.state, left_out, folder)
-        output.print(table)
+            sheet.add(cell.model, cell.benchmark, cell.state, left_out, folder)
+        output.print(sheet)
         done = sum(cell.state == "done" for cell in found.cells)
-        output.print(
-            f"{done:,} of {counted(len(found.cells), 'cell')} done in {found.folder}",
-            soft_wrap=True,
-        )
+        say(f"{done:,} of {counted(len(found.cells), 'cell')} done in {found.folder}")
     reasons: dict[str, list[str]] = {}
     for cell in found.failed:
         reasons.setdefault(cell.why, []).append(f"{cell.model} on {cell.benchmark}")
     for why, cells in reasons.items():
         more = f" and {len(cells) - 1:,} more" if len(cells) > 1 else ""
-        errors.print(f"failed: {cells[0]}{more}: {why}", style="red", soft_wrap=True)
+        remark(f"failed: {cells[0]}{more}: {why}", "red")
     if found.failed:
         raise typer.Exit(1)
 
@@ -168,42 +166,40 @@ def _forecast(path: Path, out: Path | None, as_json: bool) -> None:
     if as_json:
         print_json([one.as_json() for one in open_cells])
         return
-    table = _table("benchmark", "images", "captions", "pairs")
+    sheet = _sheet("benchmark", "images", "captions", "pairs")
     for one in counts:
         sizes = (one.images, one.captions, one.pairs)
-        table.add_row(one.benchmark, *("-" if one.failed else f"{n:,}" for n in sizes))
-    output.print(table)
-    table = _table("model", "open benchmarks", "images", "captions", "pairs", "hours", "MB")
+        sheet.add(one.benchmark, *("-" if one.failed else f"{n:,}" for n in sizes))
+    output.print(sheet)
+    sheet = _sheet("model", "open benchmarks", "images", "captions", "pairs", "hours", "MB")
     for cell in open_cells:
         numbers = (cell.benchmarks, cell.images, cell.captions, cell.pairs)
-        table.add_row(
+        sheet.add(
             cell.model,
             *(f"{number:,}" for number in numbers),
             "-" if cell.seconds is None else f"{cell.seconds / 3600:.3f}",
             "-" if cell.bytes is None else f"{cell.bytes / 1e6:,.1f}",
         )
-    output.print(table)
+    output.print(sheet)
     known = [(cell.seconds, cell.bytes) for cell in open_cells if cell.seconds and cell.bytes]
     if len(known) < len(open_cells):
         output.print("hours and bytes: unknown until the first cell is done")
     elif known:
         seconds, size = (sum(column) for column in zip(*known, strict=True))
-        output.print(
+        say(
             f"about {seconds / 3600:.3f} hours on one device, and {size / 1e6:,.1f} MB in the "
-            "store and the runs, by what earlier cells took",
-            soft_wrap=True,
+            "store and the runs, by what earlier cells took"
         )
     for one in counts:
         if one.failed:
-            errors.print(f"note: {one.benchmark}: {one.failed}", style="yellow", soft_wrap=True)
+            warn(f"note: {one.benchmark}: {one.failed}")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    for number, name in enumerate(columns):
-        texts = name in ("model", "benchmark", "state", "run") or not number
-        table.add_column(name, justify="left" if texts else "right", overflow="fold")
-    return table
+def _sheet(*columns: str) -> Sheet:
+    from counterpoint.runs import Sheet
+
+    texts = ("model", "benchmark", "state", "run")
+    return Sheet({name: "name" if name in texts else "amount" for name in columns}, look="open")
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -231,29 +227,27 @@ def _train(
 
 
 def _print_cells(found: Sweep) -> None:
+    from counterpoint.runs import Sheet
+
     best, keys = found.best, list(found.cells[0].values)
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    for key in keys:
-        table.add_column(key, justify="right", no_wrap=True)
-    table.add_column(found.metric, justify="right", no_wrap=True)
-    table.add_column("step", justify="right", no_wrap=True)
-    table.add_column("folder", overflow="fold")
+    numbers = dict.fromkeys((*keys, found.metric, "step"), "number")
+    sheet = Sheet({**numbers, "folder": "name"}, look="open")
     for cell in found.cells:
         value = "-" if cell.best is None else f"{cell.best.value:.4f}"
-        table.add_row(
+        sheet.add(
             *(f"{cell.values[key]}" for key in keys),
             f"{value} *" if cell is best else f"{value}  ",
             "-" if cell.best is None else f"{cell.best.step:,}",
             cell.folder.name,
             style="green" if cell is best else "",
         )
-    output.print(table)
+    output.print(sheet)
     for cell in found.cells:
         if cell.failed:
-            errors.print(f"note: {cell.folder.name}: {cell.failed}", style="yellow", soft_wrap=True)
-    output.print(f"{counted(len(found.cells), 'cell')} in {found.folder}", soft_wrap=True)
+            warn(f"note: {cell.folder.name}: {cell.failed}")
+    say(f"{counted(len(found.cells), 'cell')} in {found.folder}")
     if best is not None:
-        output.print(f"* the best: use it as -m {best.model}", soft_wrap=True)
+        say(f"* the best: use it as -m {best.model}")
 
 
 # --- watch ------------------------------------------------------------------------------------
@@ -261,10 +255,7 @@ def _print_cells(found: Sweep) -> None:
 
 def watch(
     folder: Annotated[Path, typer.Argument(help="Folder that a training writes checkpoints to.")],
-    benchmark: Annotated[
-        list[str],
-        typer.Option("-b", "--benchmark", help="Benchmark id or case file; repeat for several."),
-    ],
+    benchmark: Benchmarks,
     load_as: Annotated[
         str,
         typer.Option(
@@ -326,7 +317,7 @@ def watch(
                 reasons = watched.evaluate(one, device, bars)
             failed[one.name] = bool(reasons)
             for why in reasons:
-                errors.print(f"failed: {one.name}: {why}", style="red", soft_wrap=True)
+                remark(f"failed: {one.name}: {why}", "red")
             _write_course(watched, known, one.name)
         if once and not new and not written:
             break
@@ -366,6 +357,4 @@ def _write_course(watched: Watch, known: dict[str, Known], name: str = "") -> No
     if printed:
         output.print(results_table(printed, sizes=sizes))
         output.print(intervals_note(row.metric for row in printed), style="dim")
-        output.print(
-            f"{counted(len(points), 'checkpoint')} in {table} and {figure}", soft_wrap=True
-        )
+        say(f"{counted(len(points), 'checkpoint')} in {table} and {figure}")

@@ -8,11 +8,15 @@ from typing import Final
 
 import typer
 from rich.measure import Measurement
-from rich.table import Table
 
-from counterpoint.cli.console import LEFT_OUT, errors, output
+from counterpoint.cli.console import (
+    LEFT_OUT,
+    errors,
+    output,
+    print_json,
+    warn,
+)
 from counterpoint.metrics import (
-    ALL,
     METRICS,
     TIES_MARK,
     TIES_NOTE,
@@ -23,23 +27,47 @@ from counterpoint.metrics import (
     in_order,
     intervals_note,
     ties_by_model,
-    ties_matter,
 )
 from counterpoint.runs import (
     Difference,
     Row,
     Run,
+    Sheet,
+    as_json as rows_as_json,
+    difference_sheets,
     differences_note,
-    differences_table,
     fitting,
+    main_differences,
     main_rows,
     part_sizes,
     percent,
     results_table,
+    rows as rows_of,
     side_by_side,
+    ties_marked,
 )
 
 _ROOM: Final = 16  # characters of a name that there has to be room for
+
+
+def show_results(
+    runs: Sequence[Run],
+    *,
+    groups: bool,
+    as_json: bool,
+    protocol: Protocol | None = None,
+) -> None:
+    """Compute the numbers of runs, and print them as a table or all of them as JSON."""
+    with errors.status("resampling"):
+        found = [
+            row
+            for run in runs
+            for row in rows_of(run, protocol, groups=groups or as_json, main=not as_json)
+        ]
+    if as_json:
+        print_json(rows_as_json(found))
+    else:
+        print_results(runs, found, groups=groups, protocol=protocol)
 
 
 def print_results(
@@ -133,33 +161,26 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 
 
 def print_differences(found: Sequence[Difference], a: str, b: str, *, groups: bool) -> None:
-    """One table per benchmark (or group): narrow enough for any terminal."""
     output.print(f"A = {a}\nB = {b}")
-    shown = [d for d in found if METRICS[d.metric].main and (groups or d.group in WHOLE)]
-    for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
-        mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
-        where = benchmark if label == ALL else f"{benchmark}, {label}"
-        output.print(differences_table(f"{where} ({mine[0].n:,} cases in both)", mine))
+    shown = main_differences(found, groups=groups)
+    for sheet in difference_sheets(shown):
+        output.print(sheet)
     output.print(differences_note(shown), style="dim")
-    if any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b)):
+    if ties_marked(shown):
         output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
 
 
 def averages_table(
     benchmark: str, model: str, found: dict[str, dict[str, float]], protocol: Protocol
-) -> Table:
+) -> Sheet:
     """All averages in use for a benchmark, side by side."""
-    table = Table(
-        title=f"{model} on {benchmark}: averages", header_style="bold", title_justify="left"
-    )
-    table.add_column("average", no_wrap=True)
     metrics = in_order(n for n in next(iter(found.values())) if METRICS[n].main)
-    for name in metrics:
-        table.add_column(heading(name), justify="right")
+    counts = dict.fromkeys(map(heading, metrics), "count")
+    sheet = Sheet({"average": "word", **counts}, f"{model} on {benchmark}: averages")
     for average, values in found.items():
         mark = " (the protocol's)" if average == protocol.average else ""
-        table.add_row(f"{average}{mark}", *(percent(values[name]) for name in metrics))
-    return table
+        sheet.add(f"{average}{mark}", *(percent(values[name]) for name in metrics))
+    return sheet
 
 
 # --- what a run lacks ---------------------------------------------------------------------------
@@ -168,14 +189,12 @@ def averages_table(
 def report_left_out(runs: Sequence[Run], allow_missing: bool) -> None:
     """Print what was left out; unless that is allowed, exit with a status of its own."""
     for line in left_out_lines(runs):
-        errors.print(line, style="yellow", soft_wrap=True)
+        warn(line)
     empty = [(run, part) for run in runs for part in run.parts.values() if not len(part.cases)]
     for run, part in empty:
-        errors.print(
+        warn(
             f"{run.model} on {part.benchmark}: no case was scored, so there is no number; the "
-            f"other benchmarks are kept in {run.folder}.",
-            style="yellow",
-            soft_wrap=True,
+            f"other benchmarks are kept in {run.folder}."
         )
     if empty:
         raise typer.Exit(LEFT_OUT)

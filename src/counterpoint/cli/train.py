@@ -26,6 +26,9 @@ from counterpoint.cli.console import (
     print_json,
     progress_bars,
     refuse_missing_folder,
+    remark,
+    say,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class TrainingBar:
         self.bars.update(self._task, completed=done, values=line)
 
     def say(self, line: str) -> None:
-        errors.print(line, soft_wrap=True)
+        remark(line)
 
 
 @contextmanager
@@ -132,18 +135,18 @@ def _show_recipe(recipe: str, changes: list[str], world: bool) -> None:
     from counterpoint.training import as_yaml, check, merged, recipe_text
 
     if not changes and not world:
-        output.print(recipe_text(recipe).rstrip(), soft_wrap=True)
+        say(recipe_text(recipe).rstrip())
         return
     values = merged(recipe, changes, world=world)
     check(recipe, values)
-    output.print(as_yaml(values).rstrip(), soft_wrap=True)
+    say(as_yaml(values).rstrip())
 
 
 def _tell(trained: Trained, as_json: bool) -> None:
     from counterpoint.runs import as_json as rows_as_json
 
     for problem, number in trained.problems.items():
-        errors.print(f"note: {counted(number, 'time')}: {problem}", style="yellow", soft_wrap=True)
+        warn(f"note: {counted(number, 'time')}: {problem}")
     if trained.outcome is None:
         errors.print(
             "note: the recipe names no benchmarks, so there is no table and no outcome.json; the "
@@ -165,14 +168,11 @@ def _tell(trained: Trained, as_json: bool) -> None:
 
         print_outcome(trained.outcome)
     if trained.best is not None:
-        output.print(
+        say(
             f"best validation: {trained.best.metric} {trained.best.value:.4f} after step "
-            f"{trained.best.step:,}, whose weights are kept",
-            soft_wrap=True,
+            f"{trained.best.step:,}, whose weights are kept"
         )
-    output.print(
-        f"trained {counted(trained.steps, 'step')}: use it as -m {trained.model}", soft_wrap=True
-    )
+    say(f"trained {counted(trained.steps, 'step')}: use it as -m {trained.model}")
 
 
 # --- match ------------------------------------------------------------------------------------
@@ -220,26 +220,23 @@ def match(
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    from rich.table import Table
-
     from counterpoint.metrics import interval_text
-    from counterpoint.runs import percent
+    from counterpoint.runs import Sheet, percent
 
-    names = list(found[0].values)
-    table = Table("iteration", *(name.replace("_", " ") for name in names), "kept", "right")
+    names = [name.replace("_", " ") for name in found[0].values]
+    sheet = Sheet(dict.fromkeys(("iteration", *names, "kept", "right"), "text"))
     for one in found:
         shown = [
             f"{percent(value)} {interval_text(value, low, high, percent)}"
             for value, low, high in one.values.values()
         ]
         kept = [f"{one.kept:,}", f"{100 * one.right / one.kept:.1f} %"] if one.kept else ["-", "-"]
-        table.add_row(str(one.iteration), *shown, *kept)
-    output.print(table)
+        sheet.add(str(one.iteration), *shown, *kept)
+    output.print(sheet)
     last = out / f"iteration-{iterations:02d}" / "scores"
-    output.print(
+    say(
         f"saved {out}; paired: counterpoint compare {out / 'iteration-00' / 'scores'} {last}\n"
-        f"use the last model as -m {found[-1].model}",
-        soft_wrap=True,
+        f"use the last model as -m {found[-1].model}"
     )
 
 
@@ -381,10 +378,10 @@ def _print_line(
         replace(row, model=f"alpha {alpha:g}") for alpha, rows in found.items() for row in rows
     ]
     print_results(runs, named, groups=groups)
-    output.print(f"alpha 0 = {ends[0]}\nalpha 1 = {ends[1]}", soft_wrap=True)
+    say(f"alpha 0 = {ends[0]}\nalpha 1 = {ends[1]}")
     folder = runs[0].folder
     where = folder if folder is None or len(runs) == 1 else folder.parent
-    output.print(f"saved {counted(len(runs), 'run')} in {where}", soft_wrap=True)
+    say(f"saved {counted(len(runs), 'run')} in {where}")
 
 
 def _say(line: str, as_json: bool) -> None:
@@ -396,5 +393,5 @@ def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
 
     notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
     for note in notes:
-        errors.print(f"note: {note}", style="yellow", soft_wrap=True)
+        warn(f"note: {note}")
     report_left_out(runs, allow_missing)

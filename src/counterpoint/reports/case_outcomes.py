@@ -8,13 +8,12 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from counterpoint.cases import Cases, gallery_rows
 from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol, Tie
 from counterpoint.models.blind import SCORERS, BagOfWords, by_pair
 from counterpoint.reports.data import ScoredPart
-from counterpoint.runs import Part, columns_of
+from counterpoint.runs import Part, columns_of, same_rows
 
 RIGHT, WRONG, BRITTLE, TIED, PARTLY, ABSENT = (
     "right",
@@ -73,24 +72,12 @@ def outcomes(several: Sequence[ScoredPart]) -> Outcomes | None:
     if metric is None or not normal.any():
         return None
     cases = largest.part.cases if normal.all() else largest.part.cases.keep(normal)
-    rows = np.column_stack([_rows(cases, scored) for scored in several])
+    rows = np.column_stack([same_rows(cases, scored.part.cases) for scored in several])
     columns = [
         np.column_stack([_values(s, name, rows[:, i], ties) for i, s in enumerate(several)])
         for name, ties in ((metric, False), ("brittleness", False), (metric, True))
     ]
     return Outcomes(metric, cases, list(several), rows, *columns)
-
-
-def _rows(cases: Cases, scored: ScoredPart) -> np.ndarray:
-    """Where each case stands in a run, if it is the same case there."""
-    if scored.part.cases is cases:
-        return np.arange(len(cases))
-    keys = ["id", "images", "captions", "truth"]
-    other = scored.part.cases.frame.select(keys).with_row_index("row")
-    both = cases.frame.select(keys).join(other, on="id", how="left", maintain_order="left")
-    same = pl.all_horizontal(pl.col(key) == pl.col(f"{key}_right") for key in keys[1:])
-    found = both.select(pl.when(same).then("row").otherwise(None))["row"]
-    return found.cast(pl.Int64).fill_null(-1).to_numpy()
 
 
 def _values(scored: ScoredPart, name: str, rows: np.ndarray, ties: bool) -> np.ndarray:

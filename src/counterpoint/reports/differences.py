@@ -23,12 +23,12 @@ from counterpoint.reports.figures.drawing import (
     NAME,
     Data,
     Drawn,
-    alternative,
     canvas,
     dots,
+    name_rows,
     svg_of,
 )
-from counterpoint.reports.ranking import shortened, written
+from counterpoint.reports.ranking import short_name, written
 from counterpoint.runs import Difference
 
 _GROUPS: Final = 40
@@ -134,12 +134,10 @@ def _svg(data: Data, title: str) -> str:
             inside = "none" if colour == GREY else colour
             dots(axes, [row], [place], marker, colour, size=5, line=1.2, markerfacecolor=inside)
         axes.axvline(0, color=INK, linewidth=0.9)
-        names = [f"{shortened(row['group'], NAME)} ({row['n']:,})" for row in rows]
-        axes.set_yticks(range(len(rows)), names)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        names = [f"{short_name(row['group'], NAME)} ({row['n']:,})" for row in rows]
+        name_rows(axes, names)
         widest = max(abs(row[end]) for row in rows for end in ("low", "high")) * 1.1 or 1
         axes.set_xlim(-widest, widest)
-        axes.grid(axis="y", visible=False)
         axes.set_xlabel("← B is higher  ·  A - B in points  ·  A is higher →")
         said = [f"{row['group']} {row['value']:+.1f}, {row['verdict']}" for row in rows]
-        return svg_of(figure, alternative(title, said))
+        return svg_of(figure, title, said)

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -97,11 +97,7 @@ def _encoded(image: Image.Image) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
+class LetteredCaption(NamedTuple):
     """A caption under its letter, and what it is of this case.
 
     `pieces` make up its text, each with whether its words differ from those of the original.
@@ -112,13 +108,12 @@ class Told:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
-class ScoresOfModel:
-    """The outcome and the scores of a model."""
+class ModelAnswer(NamedTuple):
+    """The outcome and the scores of a model; of a gallery, what it puts first and its score."""
 
     model: str
     outcome: str
-    values: list[str]
+    shown: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,22 +126,12 @@ class CaseExample:
 
     id: str
     pictures: list[tuple[Thumbnail, str]]
-    captions: list[Told]
+    captions: list[LetteredCaption]
     more_captions: int
     places: list[tuple[str, bool]]
-    models: list[ScoresOfModel]
-    baselines: list[ScoresOfModel]
+    models: list[ModelAnswer]
+    baselines: list[ModelAnswer]
     blind: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class GalleryAnswer:
-    """What a model puts first for an image of a gallery."""
-
-    model: str
-    outcome: str
-    text: str
-    score: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +141,8 @@ class QueryExample:
     id: str
     picture: Thumbnail
     captions: list[str]
-    answers: list[GalleryAnswer]
-    baselines: list[GalleryAnswer]
+    answers: list[ModelAnswer]
+    baselines: list[ModelAnswer]
     blind: list[str]
 
 
@@ -180,13 +165,15 @@ class GroupExamples:
     unit: str = "cases"
 
 
-def apart(told: Sequence[T], runs: Sequence[ScoredPart]) -> tuple[list[T], list[T]]:
-    """What is told of models, and what of baselines; baselines alone are told as models are."""
-    kinds = [is_baseline(run.run.model) for run in runs]
-    if all(kinds):
-        return list(told), []
-    pairs = list(zip(told, kinds, strict=True))
-    return [one for one, kind in pairs if not kind], [one for one, kind in pairs if kind]
+def apart(
+    answers: Sequence[ModelAnswer], runs: Sequence[ScoredPart]
+) -> tuple[list[ModelAnswer], list[ModelAnswer]]:
+    """The answers of models, and those of baselines; baselines alone are shown as models are."""
+    blind = {run.label for run in runs if is_baseline(run.run.model)}
+    if len(blind) == len(runs):
+        return list(answers), []
+    models = [answer for answer in answers if answer.model not in blind]
+    return models, [answer for answer in answers if answer.model in blind]
 
 
 def caption_text(caption: str) -> str:
@@ -294,9 +281,8 @@ def _asked(
         line = run.part.scores[start + image * width : start + (image + 1) * width]
         top = int(np.argmax(line))
         outcome = {1.0: "right", 0.0: "wrong"}.get(mine, "not scored")
-        answers.append(
-            GalleryAnswer(run.label, outcome, caption_text(case.captions[top]), score(line[top]))
-        )
+        shown = [caption_text(case.captions[top]), score(line[top])]
+        answers.append(ModelAnswer(run.label, outcome, shown))
     models, baselines = apart(answers, runs)
     return QueryExample(
         without_folders(case.images[image].path),
@@ -394,7 +380,7 @@ def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarr
     images = range(min(len(case.images), _IMAGES))
     captions = range(min(len(case.captions), _CAPTIONS))
     scores = [
-        ScoresOfModel(
+        ModelAnswer(
             run.label, found.said(number, place), _scores(found, number, place, images, captions)
         )
         for place, run in enumerate(found.runs)
@@ -403,7 +389,7 @@ def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarr
     return CaseExample(
         without_folders(case.id),
         [(album.picture(case.images[i], found.cases.root), _alternative(case, i)) for i in images],
-        [Told(_letter(j), _pieces(case, j), _role(case, j)) for j in captions],
+        [LetteredCaption(_letter(j), _pieces(case, j), _role(case, j)) for j in captions],
         len(case.captions) - len(captions),
         [_place(case, i, j) for i in images for j in captions],
         models,

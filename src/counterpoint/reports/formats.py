@@ -10,7 +10,7 @@ from typing import Any, Final
 from counterpoint.metrics import PART_MARK, TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
 from counterpoint.reports.data import part_notes
 from counterpoint.reports.ranking import RankedRow, one_line
-from counterpoint.reports.table import ColumnHead, Sheet, TableCell, TableLine, Tables
+from counterpoint.reports.table import ColumnHead, ModelTable, TableCell, TableLine, Tables
 
 _COLUMNS: Final = (
     *("model", "benchmark", "group", "metric", "value", "ci_low", "ci_high", "n", "part"),
@@ -57,7 +57,7 @@ def as_markdown(tables: Tables) -> str:
     return "\n\n".join([*parts, legend, *ties, *notes]) + "\n"
 
 
-def _markdown_sheet(sheet: Sheet) -> str:
+def _markdown_sheet(sheet: ModelTable) -> str:
     heads = [
         f"{markdown_text(head.title)} {column}{_size(head)}<sup>{head.footnote}</sup>"
         for head, column in _over(sheet)
@@ -110,7 +110,7 @@ def as_latex(tables: Tables) -> str:
     return f"% \\usepackage[T1]{{fontenc}} \\usepackage{{booktabs}}\n{sheets}\n"
 
 
-def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
+def _latex_sheet(sheet: ModelTable, footnotes: dict[str, str]) -> str:
     spans, rules, start = [], [], 2
     for head in sheet.heads:
         width = len(head.metrics)
@@ -139,7 +139,7 @@ def _latex_sheet(sheet: Sheet, footnotes: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _latex_notes(sheet: Sheet, footnotes: dict[str, str]) -> list[str]:
+def _latex_notes(sheet: ModelTable, footnotes: dict[str, str]) -> list[str]:
     used = dict.fromkeys(mark for head in sheet.heads for mark in head.footnote.split(", "))
     protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
     notes = [*sheet_parts([sheet]), *ties_notes([sheet])[:1]]  # numbers of ties are comments
@@ -172,22 +172,22 @@ def _latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in one_line(text))
 
 
-def _latex_legend(sheet: Sheet) -> str:
+def _latex_legend(sheet: ModelTable) -> str:
     legend = _legend(sheet.metrics, r"\textbf{bold}", r"\underline{underlined}")
     return legend.replace("95%", r"95\%").replace("±", r"$\pm$")
 
 
-def _over(sheet: Sheet) -> list[tuple[Any, str]]:
+def _over(sheet: ModelTable) -> list[tuple[Any, str]]:
     columns = iter(sheet.columns)
     return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
 
 
-def sheet_parts(sheets: Sequence[Sheet]) -> list[str]:
+def sheet_parts(sheets: Sequence[ModelTable]) -> list[str]:
     """What was counted, where a number of the sheets is not over the whole benchmark."""
     return part_notes({place: said for sheet in sheets for place, said in sheet.parts.items()})
 
 
-def ties_notes(sheets: Sequence[Sheet]) -> list[str]:
+def ties_notes(sheets: Sequence[ModelTable]) -> list[str]:
     """What the mark means, and how many ties there are, if a number of the sheets is marked."""
     marked = [sheet for sheet in sheets if sheet.marked]
     counts: dict[str, list[str]] = {}

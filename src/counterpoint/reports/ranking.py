@@ -65,7 +65,7 @@ def one_line(name: str) -> str:
     return _CONTROLS.sub(" ", name)
 
 
-def shortened(name: str, length: int = 34) -> str:
+def short_name(name: str, length: int = 34) -> str:
     """A name for a figure; of a long one both ends, which tell models apart."""
     name = one_line(name)
     if len(name) <= length:

@@ -79,7 +79,7 @@ class ColumnHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ModelTable:
     heads: list[ColumnHead]
     lines: list[TableLine]
     ties: dict[str, str]  # how many there are, by model
@@ -109,8 +109,8 @@ class Sheet:
 class Tables:
     """`groups` has, by benchmark, a sheet for each group that is shown, and how many are not."""
 
-    whole: list[Sheet]
-    groups: dict[str, list[Sheet]]
+    whole: list[ModelTable]
+    groups: dict[str, list[ModelTable]]
     left_out: dict[str, int]
     footnotes: dict[str, str]
     numbers: list[RankedRow]
@@ -137,7 +137,7 @@ def tables(
     heads = {place: _head(place, mine, marks, parts) for place, mine in by_place.items()}
     whole = [head for (_, group), head in heads.items() if group in WHOLE]
     sheets = [_sheet(some, by_place, material, papers, parts) for some in _packed(whole)]
-    groups: dict[str, list[Sheet]] = {}
+    groups: dict[str, list[ModelTable]] = {}
     left_out = {}
     for benchmark in material.benchmarks:
         places = [p for p in by_place if p[0] == benchmark and p[1] not in WHOLE]
@@ -202,7 +202,7 @@ def _sheet(
     material: ReportData,
     papers: Papers,
     parts: Parts,
-) -> Sheet:
+) -> ModelTable:
     known = {
         (n.model, n.benchmark, n.group, n.metric): n
         for head in heads
@@ -229,7 +229,7 @@ def _sheet(
         lines.append(TableLine("chance", "chance", chances))
     shown = {(label, benchmark) for label, benchmark, *_ in known}
     here = {place: said for place, said in parts.items() if place in shown}
-    return Sheet(heads, lines, ties_by_model(known.values()), here)
+    return ModelTable(heads, lines, ties_by_model(known.values()), here)
 
 
 def kind_of(model: str) -> Kind:

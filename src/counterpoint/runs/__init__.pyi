@@ -14,7 +14,12 @@ from .outcomes import (
     case_outcomes as case_outcomes,
     outcome_of_one as outcome_of_one,
 )
-from .part import Part as Part, TrainedOn as TrainedOn, paired_rows as paired_rows
+from .part import (
+    Part as Part,
+    TrainedOn as TrainedOn,
+    paired_rows as paired_rows,
+    same_rows as same_rows,
+)
 from .results import (
     Measured as Measured,
     Row as Row,
@@ -32,17 +37,22 @@ from .run import (
     load_run as load_run,
     part_sizes as part_sizes,
     refuse_empty as refuse_empty,
+    results_of as results_of,
     rows as rows,
     save_run as save_run,
 )
+from .sheets import Sheet as Sheet
 from .tables import (
     Comparison as Comparison,
     NumberTable as NumberTable,
     Results as Results,
+    difference_sheets as difference_sheets,
     differences_note as differences_note,
     differences_table as differences_table,
+    main_differences as main_differences,
     main_rows as main_rows,
     part_size as part_size,
     percent as percent,
     results_table as results_table,
+    ties_marked as ties_marked,
 )

@@ -77,6 +77,12 @@ class Part:
         return replace(self, cases=cases, scores=self.scores[pairs])
 
 
+def same_rows(cases: Cases, other: Cases) -> np.ndarray:
+    """Where each case of a table stands in another one, -1 where that has not the very same."""
+    found = paired_rows(cases, other)
+    return np.where(found.alike, found.rows, -1)
+
+
 class PairedRows(NamedTuple):
     """Where each case of a table stands in another one, and whether it is the same case there."""
 

@@ -48,8 +48,7 @@ class Run:
         `protocol` counts the same scores in another way: a tie, an average, an exclusion.
         """
         chosen = None if protocol is None else get_protocol(protocol)
-        found = rows(self, chosen, groups=groups, resamples=resamples)
-        return Results(found, left_out_notes(self), part_sizes([self]))
+        return results_of([self], chosen, groups=groups, resamples=resamples)
 
     def compare(
         self,
@@ -121,6 +120,19 @@ def rows(
             run.model, part, protocol, groups=groups, resamples=resamples, main=main
         )
     ]
+
+
+def results_of(
+    runs: Sequence[Run],
+    protocol: Protocol | None = None,
+    *,
+    groups: bool = False,
+    resamples: int = RESAMPLES,
+) -> Results:
+    """One table of several runs."""
+    found = [row for run in runs for row in rows(run, protocol, groups=groups, resamples=resamples)]
+    notes = [note for run in runs for note in left_out_notes(run)]
+    return Results(found, notes, part_sizes(runs))
 
 
 def compare(

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import io
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import polars as pl
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from counterpoint._util.errors import CounterpointError
 from counterpoint.cases import NO_NEGATIVE, SURPLUS, gallery_rows
@@ -35,20 +30,33 @@ from counterpoint.metrics import (
 from counterpoint.runs.comparison import Difference
 from counterpoint.runs.part import Part
 from counterpoint.runs.results import Row
+from counterpoint.runs.sheets import Sheet
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import RenderableType
 
 T = TypeVar("T")
 _WIDTH = 100
 
 
 class NumberTable(Sequence[T]):
-    """Rows of numbers. It is a sequence of rows, and shows itself as a table."""
+    """Rows of numbers. It is a sequence of rows, and shows itself as tables with notes under them.
 
-    def __init__(self, rows: Sequence[T], notes: Sequence[str] = ()) -> None:
-        self.rows = tuple(rows)
-        self._notes = tuple(notes)
+    `notes` are what to know before the numbers are read: units, ties, cases that were left out.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[T],
+        sheets: Sequence[Sheet],
+        unit: str,
+        marked: bool,
+        more: Sequence[str],
+    ) -> None:
+        self.rows, self.sheets = tuple(rows), tuple(sheets)
+        ties = [f"{TIES_MARK} {TIES_NOTE}"] if marked else []
+        self.notes = [unit, *ties, *more]
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -81,29 +89,16 @@ class NumberTable(Sequence[T]):
             ) from None
         return pd.DataFrame(self.to_dicts())
 
-    @abstractmethod
-    def tables(self) -> Iterator[RichTable]:
-        """What is shown: main metrics, in per cent."""
-
-    unit = ""  # what the numbers are
-
-    @property
-    @abstractmethod
-    def marked(self) -> bool:
-        """Whether a number has the mark of ties."""
-
-    @property
-    def notes(self) -> list[str]:
-        """What to know before the numbers are read: units, ties, cases that were left out."""
-        ties = [f"{TIES_MARK} {TIES_NOTE}"] if self.marked else []
-        return [self.unit, *ties, *self._notes]
-
     def __rich_console__(self, *_: object) -> Iterator[RenderableType]:
-        yield from self.tables()
+        from rich.text import Text
+
+        yield from self.sheets
         for note in self.notes:
             yield Text(note, style="dim")
 
     def __repr__(self) -> str:
+        from rich.console import Console
+
         screen = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
         screen.print(self)
         written: str = screen.file.getvalue()  # type: ignore[attr-defined]
@@ -112,7 +107,7 @@ class NumberTable(Sequence[T]):
     def _repr_html_(self) -> str:
         """For a notebook. Names and captions are escaped."""
         notes = (f"<p><small>{escape(note)}</small></p>" for note in self.notes)
-        return "".join([*map(_html, self.tables()), *notes])
+        return "".join([*(sheet.html() for sheet in self.sheets), *notes])
 
 
 class Results(NumberTable[Row]):
@@ -124,21 +119,15 @@ class Results(NumberTable[Row]):
         notes: Sequence[str] = (),
         sizes: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        super().__init__(rows, notes)
-        self._sizes = sizes or {}
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        return intervals_note(row.metric for row in main_rows(self.rows, groups=True))
-
-    def tables(self) -> Iterator[RichTable]:
-        for benchmark in dict.fromkeys(row.benchmark for row in self.rows):
-            mine = [row for row in self.rows if row.benchmark == benchmark]
-            yield results_table(mine, groups=True, sizes=self._sizes)
-
-    @property
-    def marked(self) -> bool:
-        return any(map(depends_on_ties, main_rows(self.rows, groups=True)))
+        main = main_rows(rows, groups=True)
+        sheets = [
+            results_table(
+                [row for row in rows if row.benchmark == benchmark], groups=True, sizes=sizes
+            )
+            for benchmark in dict.fromkeys(row.benchmark for row in rows)
+        ]
+        unit = intervals_note(row.metric for row in main)
+        super().__init__(rows, sheets, unit, any(map(depends_on_ties, main)), notes)
 
 
 class Comparison(NumberTable[Difference]):
@@ -147,29 +136,20 @@ class Comparison(NumberTable[Difference]):
     def __init__(
         self, rows: Sequence[Difference], a: str, b: str, notes: Sequence[str] = ()
     ) -> None:
-        super().__init__(rows, notes)
+        shown = main_differences(rows, groups=False)
+        sheets = difference_sheets(shown, f": A = {a}, B = {b}")
+        super().__init__(rows, sheets, differences_note(shown), ties_marked(shown), notes)
         self.a, self.b = a, b
 
-    @property
-    def unit(self) -> str:  # type: ignore[override]
-        return differences_note(self._shown())
 
-    def tables(self) -> Iterator[RichTable]:
-        shown = self._shown()
-        for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
-            mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
-            where = benchmark if label == ALL else f"{benchmark}, {label}"
-            title = f"{where} ({mine[0].n:,} cases in both): A = {self.a}, B = {self.b}"
-            yield differences_table(title, mine)
+def main_differences(found: Sequence[Difference], *, groups: bool) -> list[Difference]:
+    """Those that tables show: of main metrics, of whole benchmarks unless groups are wanted too."""
+    return [d for d in found if METRICS[d.metric].main and (groups or d.group in WHOLE)]
 
-    @property
-    def marked(self) -> bool:
-        return any(
-            ties_matter(ties, d.n, d.reach) for d in self._shown() for ties in (d.ties_a, d.ties_b)
-        )
 
-    def _shown(self) -> list[Difference]:
-        return [d for d in self.rows if METRICS[d.metric].main and d.group in WHOLE]
+def ties_marked(shown: Sequence[Difference]) -> bool:
+    """Whether a side of a difference has the mark of ties."""
+    return any(ties_matter(ties, d.n, d.reach) for d in shown for ties in (d.ties_a, d.ties_b))
 
 
 def part_size(part: Part, options: Mapping[str, Any]) -> str:
@@ -202,25 +182,27 @@ def results_table(
     *,
     groups: bool = False,
     sizes: Mapping[tuple[str, str], str] | None = None,
-) -> RichTable:
+) -> Sheet:
     """Models by main metrics, one section per benchmark, chance last.
 
     `sizes` says by model and benchmark how many cases there are, where these are not all.
     """
     shown = main_rows(rows, groups=groups)
     metrics = in_order(row.metric for row in shown)
-    table = RichTable(title=None, header_style="bold")
-    table.add_column("benchmark", overflow="fold")  # names give way, numbers stay whole
-    table.add_column("model", overflow="fold")
-    table.add_column("cases", justify="right", no_wrap=True)
-    for name in metrics:
-        table.add_column(heading(name), justify="right", no_wrap=True)
     intervals = {row: _interval(row) for row in shown}
     # Padded, so that the values of a column stand under each other.
     widths = {
         name: max(len(text) for row, text in intervals.items() if row.metric == name)
         for name in metrics
     }
+    sheet = Sheet(
+        {
+            "benchmark": "name",
+            "model": "name",
+            "cases": "number",
+            **dict.fromkeys(map(heading, metrics), "number"),
+        }
+    )
     for benchmark, label in dict.fromkeys((row.benchmark, row.group) for row in shown):
         mine = [row for row in shown if (row.benchmark, row.group) == (benchmark, label)]
         title = benchmark if label == ALL else f"  {label}"
@@ -230,12 +212,12 @@ def results_table(
             if label == ALL and sizes:
                 size = sizes.get((model, benchmark), size)
             values = [_cell(cells.get(name), intervals, width) for name, width in widths.items()]
-            table.add_row(title, model, size, *values)
+            sheet.add(title, model, size, *values)
             title = ""
         chances = {row.metric: row.chance for row in mine}
         levels = [_level(chances.get(name), width) for name, width in widths.items()]
-        table.add_row("", "chance", "", *levels, style="dim", end_section=True)
-    return table
+        sheet.add("", "chance", "", *levels, style="dim", last=True)
+    return sheet
 
 
 def main_rows(rows: Sequence[Row], *, groups: bool) -> list[Row]:
@@ -270,18 +252,24 @@ def differences_note(found: Sequence[Difference]) -> str:
     )
 
 
-def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
+def difference_sheets(shown: Sequence[Difference], about: str = "") -> list[Sheet]:
+    """One table per benchmark or group: narrow enough for any terminal."""
+    sheets = []
+    for benchmark, label in dict.fromkeys((d.benchmark, d.group) for d in shown):
+        mine = [d for d in shown if (d.benchmark, d.group) == (benchmark, label)]
+        where = benchmark if label == ALL else f"{benchmark}, {label}"
+        sheets.append(differences_table(f"{where} ({mine[0].n:,} cases in both){about}", mine))
+    return sheets
+
+
+def differences_table(title: str, found: Sequence[Difference]) -> Sheet:
     """Two runs on one benchmark or group: one row per metric."""
-    whole = all(d.group == ALL for d in found)
-    table = RichTable(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 1, 0, 0), False
-    table.add_column("metric", overflow="fold")  # names give way, numbers stay whole
-    for name in ("A", "B", "A - B", "p" if whole else "p (Holm)", "McNemar"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    p = "p" if all(d.group == ALL for d in found) else "p (Holm)"
+    numbers = dict.fromkeys(("A", "B", "A - B", p, "McNemar"), "number")
+    sheet = Sheet({"metric": "name", **numbers, "verdict": "word"}, title, "tight")
     for d in found:
         style = {"A is better": "green", "B is better": "magenta"}.get(d.verdict, "")
-        table.add_row(
+        sheet.add(
             heading(d.metric),
             _marked(d.a, d.ties_a, d),
             _marked(d.b, d.ties_b, d),
@@ -291,19 +279,8 @@ def differences_table(title: str, found: Sequence[Difference]) -> RichTable:
             d.verdict,
             style=style,
         )
-    return table
+    return sheet
 
 
 def _marked(value: float, ties: int, d: Difference) -> str:
     return percent(value) + (TIES_MARK if ties_matter(ties, d.n, d.reach) else " ")
-
-
-def _html(table: RichTable) -> str:
-    title = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
-    names = "".join(f"<th>{escape(str(column.header))}</th>" for column in table.columns)
-    lines = zip(*(column.cells for column in table.columns), strict=True)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>"
-        for line in lines
-    )
-    return f"<table>{title}<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"

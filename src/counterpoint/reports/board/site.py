@@ -76,16 +76,11 @@ class _Site:
         names = [safe_name(label) for label in labels]
         names += [f"published-{safe_name(name)}" for name in papers]
         pages = list(names_apart(names))
+        benchmarks = names_apart([safe_name(name) for name in data.benchmarks])
         self.top = Links(
             dict(zip(labels, pages, strict=False)),
             dict(zip(papers, pages[len(labels) :], strict=True)),
-            dict(
-                zip(
-                    data.benchmarks,
-                    names_apart([safe_name(name) for name in data.benchmarks]),
-                    strict=True,
-                )
-            ),
+            dict(zip(data.benchmarks, benchmarks, strict=True)),
         )
         self.links = replace(self.top, up="../")
 

@@ -16,7 +16,7 @@ from counterpoint.reports.formats import csv_text
 from counterpoint.reports.ranking import RankedRow, counts_text
 from counterpoint.reports.table import (
     ColumnHead,
-    Sheet,
+    ModelTable,
     TableCell,
     TableLine,
     Tables,
@@ -54,7 +54,7 @@ class Links:
 # --- the first page ------------------------------------------------------------------------------
 
 
-def index_sheet(data: BoardData, links: Links) -> Sheet:
+def index_sheet(data: BoardData, links: Links) -> ModelTable:
     """Every model on every benchmark: its main metric, and brittleness."""
     shown = [b for b in data.benchmarks if b in data.same_cases or not is_shuffled(b)]
     heads = [
@@ -95,7 +95,7 @@ def index_sheet(data: BoardData, links: Links) -> Sheet:
         ]
         if any(not cell.empty for cell in cells):
             lines.append(TableLine(name, "published", cells, links.paper(name), PUBLISHED))
-    return Sheet(heads, lines, {})
+    return ModelTable(heads, lines, {})
 
 
 def _count(data: BoardData, benchmark: str) -> str:
@@ -154,7 +154,7 @@ def benchmark_tables(data: BoardData, same: SameCases, links: Links) -> Tables:
     parts = {(label, benchmark): same.size for label in same.labels if same.lacks}
     made = tables(ReportData(runs, {benchmark: same.scored}), same.numbers, data.papers, parts)
 
-    def linked(sheet: Sheet) -> Sheet:
+    def linked(sheet: ModelTable) -> ModelTable:
         lines = [
             replace(
                 line,
@@ -177,7 +177,7 @@ def benchmark_tables(data: BoardData, same: SameCases, links: Links) -> Tables:
     )
 
 
-def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, Sheet]:
+def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, ModelTable]:
     """Published values by protocol and average: models by groups and metrics."""
     found = {}
     mine = [v for v in data.values.get(benchmark, []) if METRICS[v.metric].main]
@@ -199,7 +199,7 @@ def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, She
             for name in dict.fromkeys(v.model for v in values)
         ]
         kept = [line for line in lines if any(not cell.empty for cell in line.cells)]
-        found[f"protocol {protocol}, {average} average"] = Sheet(heads, kept, {})
+        found[f"protocol {protocol}, {average} average"] = ModelTable(heads, kept, {})
     return found
 
 
@@ -215,7 +215,7 @@ def _groups(values: Sequence[PaperValue]) -> list[str]:
 # --- the page of a model -------------------------------------------------------------------------
 
 
-def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, Sheet]:
+def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, ModelTable]:
     """By benchmark: the groups of a model by metrics."""
     found = {}
     for benchmark, several in data.same_cases.items():
@@ -244,7 +244,7 @@ def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, Sheet]:
         count = f"{max(n.n for n in numbers if n.group in WHOLE):,}"
         place = links.benchmark(benchmark)
         head = ColumnHead(benchmark, ALL, metrics, "", count, "", place, part=bool(part))
-        found[benchmark] = Sheet([head], lines, {})
+        found[benchmark] = ModelTable([head], lines, {})
     return found
 
 

@@ -21,14 +21,14 @@ from counterpoint.reports.figures.drawing import (
     Look,
     Made,
     Omitted,
-    alternative,
     canvas,
     legend_below,
     look,
+    percents,
     reach,
     svg_of,
 )
-from counterpoint.reports.ranking import RankedRow, one_line, shortened
+from counterpoint.reports.ranking import RankedRow, one_line, short_name
 from counterpoint.runs import Row, Run, main_rows
 
 LINE_TITLE: Final = "WiSE-FT line"
@@ -71,7 +71,7 @@ def place_of(run: Run) -> tuple[Ends, float] | None:
 
 def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -> Made:
     data = _line_data(
-        {alpha: [_row(n) for n in numbers if n.model == label] for alpha, label in alphas.items()}
+        {alpha: [n for n in numbers if n.model == label] for alpha, label in alphas.items()}
     )
     if not data.lines:
         return Omitted(LINE_TITLE, "the runs of its alphas have no benchmark in common.")
@@ -83,11 +83,6 @@ def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -
         _line_svg(data),
         data,
     )
-
-
-def _row(n: RankedRow) -> Row:
-    ends = (n.value, n.ci_low, n.ci_high)
-    return Row(n.model, n.benchmark, n.group, n.metric, *ends, n.n, n.ties, n.chance)
 
 
 def draw_line(along: Along, path: Path, title: str) -> None:
@@ -159,11 +154,7 @@ def _x_label(key: CurveKey, asked: CurveKey | str | None) -> str:
 def _points(along: Along, x: CurveKey | None, y: CurveKey) -> list[tuple[float, ...]]:
     found = []
     for alpha, rows in sorted(along.items()):
-        known = {
-            (r.benchmark, r.metric): [100 * v for v in (r.value, r.ci_low, r.ci_high)]
-            for r in rows
-            if r.group == ALL
-        }
+        known = {(r.benchmark, r.metric): percents(r) for r in rows if r.group == ALL}
         if y in known and (x is None or x in known):
             found.append((alpha, *([alpha] * 3 if x is None else known[x]), *known[y]))
     return found
@@ -184,18 +175,18 @@ def _line_svg(data: Data, title: str = "") -> str:
             keys = dict.fromkeys((r["benchmark"], r["metric"]) for r in rows if r["x"] == side)
             for number, key in enumerate(keys):
                 mine = [r for r in rows if r["x"] == side and (r["benchmark"], r["metric"]) == key]
-                name = f"{shortened(key[0], 30)}: {AXIS_LABELS.get(key[1], key[1])}"
+                name = f"{short_name(key[0], 30)}: {AXIS_LABELS.get(key[1], key[1])}"
                 drawn[name] = _line_curve(axes, mine, look(number, name))
-            axes.set_xlabel(shortened(side, 64))
+            axes.set_xlabel(short_name(side, 64))
             axes.set_ylabel("per cent")
             axes.margins(0.1)
-        legend_below(figure, list(drawn.values()), list(drawn))
+        legend_below(figure, drawn)
         said = [
             f"{r['benchmark']} at alpha {r['alpha']:g}: "
             f"{AXIS_LABELS.get(r['metric'], r['metric'])} {r['y_value']:.1f}"
             for r in rows
         ]
-        return svg_of(figure, alternative(LINE_TITLE, said))
+        return svg_of(figure, LINE_TITLE, said)
 
 
 def _curve(axes: Any, xs: list[Any], ys: list[float], mine: Look, yerr: Any, xerr: Any) -> Any:
@@ -284,15 +275,15 @@ def _course_svg(data: Data) -> str:
                     drawn[name] = _course_curve(axes, mine, look(number, name))
             parts = {r["part"] for r in rows if r["benchmark"] == benchmark and r["part"]}
             part = f" ({', '.join(sorted(parts))}){PART_MARK}" if parts else ""
-            axes.set_title(f"{shortened(benchmark, 60)}{part}", fontsize=9)
+            axes.set_title(f"{short_name(benchmark, 60)}{part}", fontsize=9)
             axes.set_ylabel("per cent")
         grid[-1].set_xlabel("checkpoint, in order" if counted else "step or epoch in the name")
-        legend_below(figure, list(drawn.values()), list(drawn))
+        legend_below(figure, drawn)
         said = [
             f"{r['checkpoint']} on {r['benchmark']}: {_label(r['metric'])} {100 * r['value']:.1f}"
             for r in rows
         ]
-        return svg_of(figure, alternative(_COURSE_TITLE, said))
+        return svg_of(figure, _COURSE_TITLE, said)
 
 
 def _label(metric: str) -> str:

@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint._util.switches import without_warnings
 from counterpoint.metrics import PART_MARK, PART_NOTE, TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.data import ReportData, parts_of
 from counterpoint.reports.formats import csv_text
-from counterpoint.reports.ranking import RankedRow, shortened
+from counterpoint.reports.ranking import RankedRow, short_name
+from counterpoint.runs import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,20 +114,17 @@ def canvas(height: float, name: str) -> Iterator[Canvas]:
         yield Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def alternative(title: str, numbers: Sequence[str]) -> str:
-    """What to read out for a figure: its title and its numbers, as many as can be listened to."""
-    more = len(numbers) - _READ
-    rest = [f"and {more:,} more in its CSV"] if more > 0 else []
-    return f"{title}. {'; '.join([*numbers[:_READ], *rest])}."
-
-
-def svg_of(figure: Canvas, says: str, titles: Mapping[str, str] | None = None) -> str:
-    """The figure as an element of a page. `says` is read out to those who do not see it.
+def svg_of(
+    figure: Canvas, title: str, numbers: Sequence[str], titles: Mapping[str, str] | None = None
+) -> str:
+    """The figure as an element of a page, with what is read out to those who do not see it: its
+    title and its numbers, as many as can be listened to.
 
     `titles` are shown where the pointer is: by the gid of what they are of.
     """
-    from html import escape
-
+    more = len(numbers) - _READ
+    rest = [f"and {more:,} more in its CSV"] if more > 0 else []
+    says = f"{title}. {'; '.join([*numbers[:_READ], *rest])}."
     text = io.StringIO()
     # The browser has fonts for what matplotlib's own lacks; a row of labels may be tight.
     with without_warnings():
@@ -189,7 +188,7 @@ def looks(material: ReportData, drawn: Sequence[RankedRow]) -> dict[str, Look]:
 
 def named(label: str, tied: bool, apart: bool, length: int = 34) -> str:
     marks = (TIES_MARK if tied else "") + (PART_MARK if apart else "")
-    return shortened(label, length) + (f" {marks}" if marks else "")
+    return short_name(label, length) + (f" {marks}" if marks else "")
 
 
 def _apart(material: ReportData, drawn: Sequence[RankedRow]) -> list[RankedRow]:
@@ -210,6 +209,11 @@ def grid_of(panels: int) -> tuple[int, int]:
     """Rows and columns for some panels."""
     columns = min(panels, 2)
     return -(-panels // columns), columns
+
+
+def percents(number: Row) -> list[float]:
+    """A share and the ends of its interval, in per cent."""
+    return [100 * value for value in (number.value, number.ci_low, number.ci_high)]
 
 
 def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float]]:
@@ -236,10 +240,41 @@ def dots(
     return axes.errorbar(values, heights, xerr=reach(rows, prefix), **how)
 
 
-def legend_below(figure: Canvas, drawn: Sequence[Any], names: Sequence[str]) -> None:
+def model_dots(
+    axes: Axes,
+    rows: Sequence[dict[str, Any]],
+    places: Sequence[int],
+    looks: Mapping[str, Look],
+) -> dict[str, Any]:
+    """The values of each model at their places from top to bottom, models beside each other."""
+    drawn = {}
+    step = min(0.8 / max(1, len(looks)), 0.2)
+    for number, (model, mine) in enumerate(looks.items()):
+        shift = (number - (len(looks) - 1) / 2) * step
+        own = [n for n, row in enumerate(rows) if row["model"] == model]
+        heights = [places[n] + shift for n in own]
+        drawn[model] = dots(axes, [rows[n] for n in own], heights, mine.marker, mine.colour)
+    return drawn
+
+
+def name_rows(axes: Axes, names: Sequence[str], *, lines: bool = False) -> None:
+    """A name for each row from top to bottom, with thin lines between rows of several models."""
+    edge = 0.45 if lines else 0.4
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - edge, edge - 1)
+    axes.grid(axis="y", visible=False)
+    for place in range(1, len(names)) if lines else ():
+        axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
+
+
+def legend_below(
+    figure: Canvas, drawn: Mapping[str, Any], looks: Mapping[str, Look] | None = None
+) -> None:
+    """What was drawn, by its name, or by a model that has one among the `looks`."""
+    names = [looks[name].name if looks else name for name in drawn]
     widest = max((len(name) for name in names), default=1)
     columns = max(1, min(4, len(names), 74 // (widest + 6)))
-    figure.legend(drawn, names, loc="outside lower center", ncols=columns)
+    figure.legend(list(drawn.values()), names, loc="outside lower center", ncols=columns)
 
 
 def bare(axes: Axes) -> None:

@@ -10,7 +10,6 @@ from counterpoint.reports.data import ReportData, parts_of
 from counterpoint.reports.figures.drawing import (
     COLOURS,
     GREY,
-    GRID,
     INK,
     NAME,
     Data,
@@ -18,16 +17,18 @@ from counterpoint.reports.figures.drawing import (
     Look,
     Made,
     Omitted,
-    alternative,
     canvas,
     dots,
     legend_below,
     looks,
     marks_caption,
+    model_dots,
+    name_rows,
     named,
+    percents,
     svg_of,
 )
-from counterpoint.reports.ranking import RankedRow, counts_text, shortened
+from counterpoint.reports.ranking import RankedRow, counts_text, short_name
 
 DROP_TITLE: Final = "Original and augmented accuracy"
 _DROP_COLUMNS: Final = (
@@ -69,7 +70,7 @@ def _drop_data(material: ReportData, numbers: Sequence[RankedRow]) -> Data:
             one, two = (known.get((benchmark, model, metric)) for metric in _PAIR)
             if one is None or two is None:
                 continue
-            values = [100 * v for n in (one, two) for v in (n.value, n.ci_low, n.ci_high)]
+            values = [*percents(one), *percents(two)]
             chance = None if two.chance is None else 100 * two.chance
             tied = "yes" if depends_on_ties(one) or depends_on_ties(two) else "no"
             part = "yes" if (model, benchmark) in parts else "no"
@@ -99,7 +100,7 @@ def _drop_svg(data: Data, baselines: set[str]) -> str:
             f"{row['augmented_value']:.1f}"
             for row in rows
         ]
-        return svg_of(figure, alternative(DROP_TITLE, said))
+        return svg_of(figure, DROP_TITLE, said)
 
 
 def _panel(axes: Any, name: str, rows: list[dict[str, Any]], baselines: set[str]) -> None:
@@ -118,13 +119,11 @@ def _panel(axes: Any, name: str, rows: list[dict[str, Any]], baselines: set[str]
         named(row["model"], row["hangs_on_ties"] == "yes", row["part"] == "yes", NAME)
         for row in rows
     ]
-    axes.set_yticks(places, labels)
+    name_rows(axes, labels)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(GREY if row["model"] in baselines else INK)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 100)
-    axes.grid(axis="y", visible=False)
-    axes.set_title(shortened(name, 60), loc="left")
+    axes.set_title(short_name(name, 60), loc="left")
 
 
 # --- by group ---------------------------------------------------------------------------------
@@ -175,8 +174,7 @@ def _forest_of(material: ReportData, benchmark: str, metric: str, chosen: list[R
 
 def _forest_line(number: RankedRow) -> tuple[Any, ...]:
     chance = None if number.chance is None else 100 * number.chance
-    ends = (100 * number.value, 100 * number.ci_low, 100 * number.ci_high)
-    return (number.group, number.model, *ends, number.n, chance)
+    return (number.group, number.model, *percents(number), number.n, chance)
 
 
 def _forest_svg(
@@ -190,29 +188,21 @@ def _forest_svg(
     rows = data.named()
     present = {row["model"] for row in rows}
     models = [label for label in look if label in present]
-    step = min(0.8 / max(1, len(models)), 0.2)
     height = len(shown) * max(0.28, 0.09 * len(models) + 0.1) + 0.2 * (len(models) / 3) + 0.8
     with canvas(height, title) as figure:
         axes = figure.subplots()
-        drawn = {}
-        for number, model in enumerate(models):
-            mine = [r for r in rows if r["model"] == model and r["group"] in shown]
-            shift = (number - (len(models) - 1) / 2) * step
-            heights = [shown.index(r["group"]) + shift for r in mine]
-            drawn[model] = dots(axes, mine, heights, look[model].marker, look[model].colour)
+        mine = [row for row in rows if row["group"] in shown]
+        places = [shown.index(row["group"]) for row in mine]
+        drawn = model_dots(axes, mine, places, {model: look[model] for model in models})
         for place, group in enumerate(shown):
             chances = [r["chance"] for r in rows if r["group"] == group and r["chance"] is not None]
             if chances:
                 axes.vlines(
                     chances[0], place - 0.45, place + 0.45, color=INK, linewidth=1, linestyle=":"
                 )
-        names = [f"{shortened(group, NAME)} ({cases[group]})" for group in shown]
-        axes.set_yticks(range(len(shown)), names)
-        axes.set_ylim(len(shown) - 0.45, -0.55)
-        axes.grid(axis="y", visible=False)
-        for place in range(1, len(shown)):
-            axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
+        names = [f"{short_name(group, NAME)} ({cases[group]})" for group in shown]
+        name_rows(axes, names, lines=True)
         axes.set_xlabel(f"{said} (%)")
-        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
+        legend_below(figure, drawn, look)
         whole = [f"{r['model']} {r['value']:.1f}" for r in rows if r["group"] == ALL]
-        return svg_of(figure, alternative(title, whole))
+        return svg_of(figure, title, whole)

@@ -30,18 +30,18 @@ from counterpoint.reports.figures.drawing import (
     Look,
     Made,
     Omitted,
-    alternative,
     bare,
     canvas,
     grid_of,
     legend_below,
     looks,
     marks_caption,
+    percents,
     reach,
     svg_of,
 )
 from counterpoint.reports.figures.shuffles import is_shuffled
-from counterpoint.reports.ranking import RankedRow, shortened
+from counterpoint.reports.ranking import RankedRow, short_name
 
 _NAMED: Final = 20  # models in a legend
 PUBLISHED: Final = "published"
@@ -80,18 +80,18 @@ def scatter(
                     f"{panel}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
                     f"{row['y_value']:.1f}"
                 )
-            axes.set_title(shortened(panel, 60 // across), loc="left")
-            axes.set_xlabel(shortened(mine[0]["x"], 56 // across))
+            axes.set_title(short_name(panel, 60 // across), loc="left")
+            axes.set_xlabel(short_name(mine[0]["x"], 56 // across))
             axes.set_ylabel(mine[0]["y"])
             axes.margins(0.12)
             if decorate is not None:
                 decorate(axes, panel)
         for axes in grid[len(panels) :]:
             bare(axes)
-        named = {look: drawn[model] for model, look in models.items() if model in drawn}
-        legend_below(figure, list(named.values()), [look.name for look in named])
+        named = {look: model for model, look in models.items() if model in drawn}
+        legend_below(figure, {model: drawn[model] for model in named.values()}, models)
         titles = {f"point-{number}": text for number, text in enumerate(said)}
-        return svg_of(figure, alternative(title, said), titles)
+        return svg_of(figure, title, said, titles)
 
 
 def _unnamed(look: Look) -> Look:
@@ -146,8 +146,7 @@ def brittle(
             y = known.get((benchmark, model, "brittleness"))
             if x is None or y is None:
                 continue
-            ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
-            lines.append((benchmark, model, said[0], *ends[0], said[1], *ends[1]))
+            lines.append((benchmark, model, said[0], *percents(x), said[1], *percents(y)))
             drawn += [x, y]
             if x.chance is not None and y.chance is not None:
                 chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
@@ -198,12 +197,9 @@ def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
                 x, y = whole.get((x_name, x_metric, model)), whole.get((y_name, y_metric, model))
                 if x is None or y is None:
                     continue
-                ends = [[100 * v for v in (n.value, n.ci_low, n.ci_high)] for n in (x, y)]
-                x_said, y_said = (
-                    f"{x_name}: {AXIS_LABELS[x_metric]} (%)",
-                    f"{AXIS_LABELS[y_metric]} (%)",
-                )
-                lines.append((y_name, model, x_said, *ends[0], y_said, *ends[1]))
+                x_said = f"{x_name}: {AXIS_LABELS[x_metric]} (%)"
+                y_said = f"{AXIS_LABELS[y_metric]} (%)"
+                lines.append((y_name, model, x_said, *percents(x), y_said, *percents(y)))
                 drawn += [x, y]
     if not lines:
         lack = "a retrieval or a classification" if not kept else "a benchmark of compositionality"
@@ -274,9 +270,7 @@ def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             benchmark,
             metric,
             model,
-            100 * (n := known[model][benchmark]).value,
-            100 * n.ci_low,
-            100 * n.ci_high,
+            *percents(n := known[model][benchmark]),
             None if n.chance is None else 100 * n.chance,
         )
         for model in models
@@ -320,7 +314,7 @@ def _radar_svg(look: dict[str, Look], data: Data, axes: dict[str, str]) -> str:
         chance = [row["chance"] for row in rows if row["model"] == models[0]]
         if all(value is not None for value in chance):
             round_axes.plot([*angles, angles[0]], [*chance, chance[0]], ":", color=INK, linewidth=1)
-        names = [f"{shortened(name, NAME)}\n{heading(metric)}" for name, metric in axes.items()]
+        names = [f"{short_name(name, NAME)}\n{heading(metric)}" for name, metric in axes.items()]
         round_axes.set_xticks(angles, names)
         for angle, label in zip(angles, round_axes.get_xticklabels(), strict=True):
             side = math.sin(angle)
@@ -330,6 +324,6 @@ def _radar_svg(look: dict[str, Look], data: Data, axes: dict[str, str]) -> str:
         round_axes.set_ylim(0, 100)
         round_axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
         round_axes.spines["polar"].set_color(GRID)
-        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
+        legend_below(figure, drawn, look)
         said = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
-        return svg_of(figure, alternative(RADAR_TITLE, said))
+        return svg_of(figure, RADAR_TITLE, said)

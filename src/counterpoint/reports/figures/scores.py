@@ -33,7 +33,6 @@ from counterpoint.reports.figures.drawing import (
     Drawn,
     Made,
     Omitted,
-    alternative,
     bare,
     canvas,
     grid_of,
@@ -41,7 +40,7 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
     with_pictures,
 )
-from counterpoint.reports.ranking import RankedRow, is_human, one_line, score, shortened
+from counterpoint.reports.ranking import RankedRow, is_human, one_line, score, short_name
 from counterpoint.runs import Part
 
 DENSITIES_TITLE: Final = "Scores"
@@ -183,18 +182,17 @@ def _density_svg(data: Data, models: list[str], title: str) -> str:
                 (drawn[kind],) = axes.plot(xs, ys, color=colour, linestyle=style, linewidth=1.5)
                 axes.fill_between(xs, ys, color=colour, alpha=0.1, linewidth=0)
                 axes.plot(curve[0]["mean"], 0, "|", color=colour, markersize=12, clip_on=False)
-            axes.set_title(shortened(model, 60 // across), loc="left")
+            axes.set_title(short_name(model, 60 // across), loc="left")
             axes.set_yticks([])
             axes.set_ylim(bottom=0)
             axes.spines["left"].set_visible(False)
             axes.locator_params(axis="x", nbins=5)
         for axes in grid[len(models) :]:
             bare(axes)
-        kinds = [kind for kind in _KINDS if kind in drawn]
-        legend_below(figure, [drawn[kind] for kind in kinds], kinds)
+        legend_below(figure, {kind: drawn[kind] for kind in _KINDS if kind in drawn})
         means = {(r["model"], r["kind"]): r["mean"] for r in rows if r["model"] in models}
         said = [f"{model}: mean of {kind}s {mean:.3g}" for (model, kind), mean in means.items()]
-        return svg_of(figure, alternative(title, said))
+        return svg_of(figure, title, said)
 
 
 # --- sample predictions: one image, its three captions, and how three models rank them --------
@@ -309,14 +307,13 @@ def _sample_svg(data: Data, title: str, pictures: Sequence[Thumbnail]) -> str:
                 said = textwrap.fill(picture.text or picture.why, 22, max_lines=6)
                 left.text(0, 0.5, said, va="center", fontsize=8, transform=left.transAxes)
             drawn = _ranks(figure.add_subplot(grid[2 * number + 1, 1]), panel)
-        legend_below(figure, drawn, ROLES)
+        legend_below(figure, dict(zip(ROLES, drawn, strict=True)))
         told = [
             f"{panel[0]['caption']}: {r['model']} gives the {r['role']} {score(r['score'])}"
             for panel in panels
             for r in panel
         ]
-        svg = svg_of(figure, alternative(title, told))
-        return with_pictures(svg, figure, placed)
+        return with_pictures(svg_of(figure, title, told), figure, placed)
 
 
 def _text(panel: Sequence[dict[str, Any]]) -> str:
@@ -347,7 +344,7 @@ def _ranks(axes: Any, panel: Sequence[dict[str, Any]]) -> list[Any]:
                 fontsize=8,
             )
     kinds = (panel[0]["first_model"], "brittle", "right")
-    names = [f"{shortened(m, 16)}\n{kind}" for m, kind in zip(models, kinds, strict=True)]
+    names = [f"{short_name(m, 16)}\n{kind}" for m, kind in zip(models, kinds, strict=True)]
     axes.set_xticks(range(len(models)), names, fontsize=8)
     axes.set_xlim(-0.4, len(models) - 0.6)
     axes.set_yticks([])

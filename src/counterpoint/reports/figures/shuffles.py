@@ -15,18 +15,17 @@ from counterpoint.images import PIECES
 from counterpoint.metrics import ALL, SEED, heading
 from counterpoint.reports.data import ReportData
 from counterpoint.reports.figures.drawing import (
-    GRID,
     Data,
     Drawn,
     Look,
     Made,
     Omitted,
-    alternative,
     canvas,
-    dots,
     legend_below,
     looks,
     marks_caption,
+    model_dots,
+    name_rows,
     svg_of,
 )
 from counterpoint.reports.ranking import RankedRow
@@ -145,7 +144,6 @@ def _svg(look: dict[str, Look], data: Data, models: list[str], title: str) -> st
     hows = {k: list(dict.fromkeys(r["how"] for r in rows if r["shuffled"] == k)) for k in kinds}
     sizes = [len(hows[kind]) for kind in kinds]
     height = sum(sizes) * max(0.26, 0.08 * len(models) + 0.1) + 0.5 * len(kinds) + 0.8
-    step = min(0.8 / len(models), 0.2)
     with canvas(height, title) as figure:
         grid = figure.subplots(
             len(kinds),
@@ -159,25 +157,18 @@ def _svg(look: dict[str, Look], data: Data, models: list[str], title: str) -> st
         for (i, kind), (j, metric) in ((a, b) for a in enumerate(kinds) for b in enumerate(_DRAWN)):
             axes, names = grid[i, j], hows[kind]
             mine = [r for r in rows if (r["shuffled"], r["metric"]) == (kind, metric)]
-            for number, model in enumerate(models):
-                points = [row for row in mine if row["model"] == model]
-                shift = (number - (len(models) - 1) / 2) * step
-                heights = [names.index(row["how"]) + shift for row in points]
-                drawn[model] = dots(axes, points, heights, look[model].marker, look[model].colour)
-            axes.set_yticks(range(len(names)), names)
-            axes.set_ylim(len(names) - 0.45, -0.55)
-            axes.grid(axis="y", visible=False)
-            for place in range(1, len(names)):
-                axes.axhline(place - 0.5, color=GRID, linewidth=0.4)
+            places = [names.index(row["how"]) for row in mine]
+            drawn = model_dots(axes, mine, places, {model: look[model] for model in models})
+            name_rows(axes, names, lines=True)
             if j == 0:
                 axes.set_title(f"{kind} shuffled", loc="left")
             if i == len(kinds) - 1:
                 axes.set_xlabel(f"{heading(metric)} (%)")
         for axes in grid[-1]:
             axes.set_xlim(left=0)
-        legend_below(figure, list(drawn.values()), [look[model].name for model in models])
+        legend_below(figure, drawn, look)
         said = [
             f"{r['model']}, {r['shuffled']} {r['how']}: {heading(r['metric'])} {r['value']:.1f}"
             for r in rows
         ]
-        return svg_of(figure, alternative(title, said))
+        return svg_of(figure, title, said)

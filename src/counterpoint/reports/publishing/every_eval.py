@@ -222,15 +222,10 @@ def _source_data(published: PublishedPart) -> dict[str, Any]:
 # --- the lines -----------------------------------------------------------------------------------
 
 
-class SampleLine(NamedTuple):
-    """What was asked and answered, in the words of the schema."""
+class Sample(NamedTuple):
+    """What was asked and answered: the part of a line that all metrics share, and its metadata."""
 
-    id: str
-    raw: str
-    reference: list[str]
-    choices: list[str] | None
-    output: list[str]
-    answers: list[str]
+    line: dict[str, Any]
     metadata: dict[str, str]
 
 
@@ -260,22 +255,20 @@ def _lines(published: PublishedPart) -> Iterator[dict[str, Any]]:
         "model_id": published.model,
     }
     for label, values, sample in _samples(measured, [column for column, _ in metrics]):
-        benchmark, common = published.part.benchmark, _as_json(sample)
+        benchmark = published.part.benchmark
         for (_, metric), value in zip(metrics, values, strict=True):
             if math.isfinite(value):
                 yield {
                     **always,
                     "evaluation_name": benchmark if label == ALL else f"{benchmark}/{label}",
                     "evaluation_result_id": _joined_id(benchmark, label, metric.name),
-                    **common,
+                    **sample.line,
                     "evaluation": {"score": value, "is_correct": value == _best(metric)},
                     "metadata": {"metric": metric.name, **sample.metadata},
                 }
 
 
-def _samples(
-    measured: Measured, columns: list[int]
-) -> Iterator[tuple[str, list[float], SampleLine]]:
+def _samples(measured: Measured, columns: list[int]) -> Iterator[tuple[str, list[float], Sample]]:
     """Every sample that counts, with its part of the whole and its values of some columns."""
     found = measured.columns
     part = np.full(len(found.cases), -1, dtype=np.int8)
@@ -293,7 +286,7 @@ def _samples(
             row += 1
 
 
-def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], SampleLine]]:
+def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], Sample]]:
     """A function for each sample of a case, in the order of the table of values."""
     images = [_reference(image) for image in case["images"]]
     truth = np.zeros(scores.shape, dtype=bool)
@@ -318,7 +311,7 @@ def _case_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> SampleLine:
+) -> Sample:
     """The scores of all pairs, image by image. True pairs of several images name the image."""
     captions = case["captions"]
     true = [
@@ -327,7 +320,8 @@ def _case_line(
     ]
     best = [captions[j] for j in scores.argmax(axis=1).tolist()]
     flat = scores.reshape(-1).astype(str).tolist()
-    return SampleLine(case["id"], "\n".join(images), true, captions, flat, best, about)
+    line = _sample_line(case["id"], "\n".join(images), true, captions, flat, best)
+    return Sample(line, about)
 
 
 def _query_line(
@@ -337,13 +331,13 @@ def _query_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> SampleLine:
+) -> Sample:
     """The first answer only: every query has all other captions or images as candidates."""
     best = int(scores.argmax())
     true = [candidates[number] for number in np.flatnonzero(truth).tolist()]
     more = {**about, "score": str(scores[best]), "candidates": str(len(candidates))}
     first = candidates[best]
-    return SampleLine(name, query, true, None, [first], [first], more)
+    return Sample(_sample_line(name, query, true, None, [first], [first]), more)
 
 
 def _reference(image: dict[str, Any]) -> str:
@@ -352,19 +346,21 @@ def _reference(image: dict[str, Any]) -> str:
     return path if image["box"] is None else f"{path}#xywh={','.join(map(str, image['box']))}"
 
 
-def _as_json(sample: SampleLine) -> dict[str, Any]:
-    """What the lines of all metrics say of a sample."""
-    asked = (sample.raw + "".join(sample.reference)).encode()
+def _sample_line(
+    id: str,
+    raw: str,
+    reference: list[str],
+    choices: list[str] | None,
+    output: list[str],
+    answers: list[str],
+) -> dict[str, Any]:
+    """In the words of the schema."""
     return {
-        "sample_id": sample.id,
-        "sample_hash": hashlib.sha256(asked).hexdigest(),
+        "sample_id": id,
+        "sample_hash": hashlib.sha256((raw + "".join(reference)).encode()).hexdigest(),
         "interaction_type": "single_turn",
-        "input": {
-            "raw": sample.raw,
-            "reference": sample.reference,
-            "choices": sample.choices,
-        },
-        "output": {"raw": sample.output},
+        "input": {"raw": raw, "reference": reference, "choices": choices},
+        "output": {"raw": output},
         "answer_attribution": [
             {
                 "turn_idx": 0,
@@ -373,7 +369,7 @@ def _as_json(sample: SampleLine) -> dict[str, Any]:
                 "extraction_method": "highest score, the first of equal ones",
                 "is_terminal": True,
             }
-            for answer in sample.answers
+            for answer in answers
         ],
     }
 

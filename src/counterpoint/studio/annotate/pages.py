@@ -349,7 +349,7 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             status=422 if message else 200,
             campaigns=found,
             kinds=KINDS.values(),
-            runs=[str(run.place.folder) for run in library.runs()],
+            runs=[str(run.folder) for run in library.runs()],
             typed=typed,
             message=message,
         )
@@ -404,25 +404,23 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
                 raise StudioError(error.code, str(error), 404) from None
         return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
 
+    def exported(found: CampaignResults, name: str, media: str) -> Response:
+        with tempfile.TemporaryDirectory() as folder:
+            export(found, Path(folder) / name)
+            data = (Path(folder) / name).read_bytes()
+        return _download(data, media, f"{found.campaign.name}-{name}")
+
     @router.get("/{name}/preferred.csv")
     def preferred(name: str, least: str = "0") -> Response:
         found = outcome(name, least)
         if not found.kind.compares:
-            raise StudioError("E-PAGE-MISSING", "There is no such page.", 404)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "preferred.csv"
-            export(found, path)
-            data = path.read_bytes()
-        return _download(data, "text/csv; charset=utf-8", f"{name}-preferred.csv")
+            raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
+        return exported(found, "preferred.csv", "text/csv; charset=utf-8")
 
     @router.get("/{name}/accepted.parquet")
     def accepted(name: str, least: str = "0") -> Response:
-        found = outcome(name, least)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "accepted.parquet"
-            export(found, path)
-            data = path.read_bytes()
-        return _download(data, "application/vnd.apache.parquet", f"{name}-accepted.parquet")
+        media = "application/vnd.apache.parquet"
+        return exported(outcome(name, least), "accepted.parquet", media)
 
     @router.post("/{name}/annotators")
     async def more(request: Request, name: str) -> Response:

@@ -13,6 +13,7 @@ best, without gaps. `skip` is no judgement: the item goes to another annotator.
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,126 +95,6 @@ def _ranks(value: str, options: int) -> str:
     return ",".join(str(order.index(int(part)) + 1) for part in parts)
 
 
-_BLEMISHES: Final = "Do not mind blemishes such as odd faces or hands: what is shown counts."
-
-BEST: Final = Ask(
-    "best-image",
-    "Which image shows what the description says?",
-    "images",
-    4,
-    (
-        "You see a description and up to four images that were made from it.",
-        "Choose one image that shows what the description says. If several do, choose any one "
-        "of them.",
-        "If no image does, choose “None of them”.",
-    ),
-    ("Everything that the description says must be in the image.", _BLEMISHES),
-    NONE,
-    "None of them",
-    least=1,
-)
-WHICH: Final = Ask(
-    "which-image",
-    "Which image fits the description better?",
-    "images",
-    2,
-    (
-        "You see a description and two images.",
-        "Choose the image that fits the description better.",
-        "If both fit it equally well, choose “Both equally”.",
-    ),
-    (_BLEMISHES,),
-    BOTH,
-    "Both equally",
-)
-SAME: Final = Ask(
-    "renderings",
-    "Does the description fit both images equally well?",
-    "images",
-    2,
-    (
-        "You see a description and two images. One was changed, or is of another moment.",
-        "If the description is true of both images, choose “Both equally”.",
-        "If it is true of one of them only, or clearly fits one better, choose that one.",
-    ),
-    (
-        "Only what the description says counts: not which image is nicer, sharper or brighter.",
-        "If it fits neither image, choose “Both equally” and flag the item.",
-    ),
-    BOTH,
-    "Both equally",
-)
-TO_TEXT: Final = Ask(
-    "image-to-text",
-    "Which description fits the image best?",
-    "captions",
-    2,
-    (
-        "You see an image and two descriptions.",
-        "Choose the description that fits the image best.",
-    ),
-    ("Mind the order of the words: often only that is different.",),
-)
-TO_IMAGE: Final = Ask(
-    "text-to-image",
-    "Which image fits the description best?",
-    "images",
-    2,
-    (
-        "You see a description and two images.",
-        "Choose the image that fits the description best.",
-    ),
-    (_BLEMISHES,),
-)
-RANK: Final = Ask(
-    "rank",
-    "How well does each description fit the image?",
-    "captions",
-    6,
-    (
-        "You see an image and some descriptions.",
-        "Give each description a rank: 1 to the one that fits best, 2 to the next, and so on.",
-        "Descriptions that fit equally well get the same rank. All may have the same.",
-    ),
-    ("Judge only what is said of the image, not how well it is said.",),
-    ranked=True,
-)
-_TWO_TEXTS: Final = "You see two sentences that were made from one description of a photograph."
-SENSE: Final = Ask(
-    "more-sense",
-    "Which sentence makes more sense?",
-    "captions",
-    2,
-    (
-        _TWO_TEXTS,
-        "Choose the one that describes the more plausible scene.",
-        "If both are equally plausible, choose “Both equally”.",
-    ),
-    ("Do not mind grammar here, and not whether the sentence fits the description.",),
-    BOTH,
-    "Both equally",
-    compares="commonsense",
-)
-GRAMMAR: Final = Ask(
-    "better-grammar",
-    "Which sentence has the better grammar?",
-    "captions",
-    2,
-    (
-        _TWO_TEXTS,
-        "Choose the one that is better English.",
-        "If both are equally good, choose “Both equally”.",
-    ),
-    ("Do not mind here whether what is said makes sense.",),
-    BOTH,
-    "Both equally",
-    compares="grammar",
-)
-ASKS: Final = {
-    ask.name: ask for ask in (BEST, WHICH, SAME, TO_TEXT, TO_IMAGE, RANK, SENSE, GRAMMAR)
-}
-
-
 @dataclass(frozen=True, slots=True)
 class CampaignKind:
     """A kind of campaign: its name, and the sorts of question that it asks of a case."""
@@ -234,27 +115,22 @@ class CampaignKind:
         return any(ask.compares for ask in self.asks)
 
 
+def _ask(name: str, entry: dict[str, Any]) -> Ask:
+    values: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value for field, value in entry.items()
+    }
+    return Ask(name, **values)
+
+
+_TEXTS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ASKS: Final = {name: _ask(name, entry) for name, entry in _TEXTS["asks"].items()}
+BEST, WHICH, SAME = ASKS["best-image"], ASKS["which-image"], ASKS["renderings"]
+TO_TEXT, RANK = ASKS["image-to-text"], ASKS["rank"]
 KINDS: Final = {
-    kind.name: kind
-    for kind in (
-        CampaignKind("best-image", "Best image, or none", (BEST,), "images made for the texts"),
-        CampaignKind("which-image", "Which image, or both", (WHICH,), "two images for a caption"),
-        CampaignKind(
-            "renderings", "Image and re-rendering", (SAME,), "two images that a caption is true of"
-        ),
-        CampaignKind("image-to-text", "Image to text", (TO_TEXT,), "two captions for an image"),
-        CampaignKind("text-to-image", "Text to image", (TO_IMAGE,), "two images for a caption"),
-        CampaignKind(
-            "both-ways", "Both directions", (TO_TEXT, TO_IMAGE), "two images and two captions"
-        ),
-        CampaignKind("rank", "Rank the captions", (RANK,), "two to six captions for an image"),
-        CampaignKind(
-            "compare-texts",
-            "Compare two texts",
-            (SENSE, GRAMMAR),
-            "two pairs files with negatives of the same captions",
-        ),
+    name: CampaignKind(
+        name, entry["title"], tuple(ASKS[ask] for ask in entry["asks"]), entry["needs"]
     )
+    for name, entry in _TEXTS["kinds"].items()
 }
 
 

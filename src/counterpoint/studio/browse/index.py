@@ -20,7 +20,7 @@ import polars as pl
 
 from counterpoint.cases import is_gallery
 from counterpoint.metrics import ALL, METRICS, Metric
-from counterpoint.runs import OUTCOMES, Part, case_outcomes, members_in
+from counterpoint.runs import OUTCOMES, Part, case_outcomes, members_in, same_rows
 from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import whole_number
 
@@ -41,8 +41,6 @@ class Index:
     members: dict[str, np.ndarray]
     whole: np.ndarray
     text: pl.Series
-    contents: np.ndarray  # a hash of each case's id, images, captions and truth
-    starts: np.ndarray
 
     @property
     def right(self) -> np.ndarray:
@@ -58,8 +56,12 @@ class Index:
 
     def scores(self, row: int) -> np.ndarray:
         """A case's scores, flat."""
-        found: np.ndarray = self.part.scores[self.starts[row] : self.starts[row + 1]]
-        return found
+        start, end = self._starts[row : row + 2]
+        return self.part.scores[start:end]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return self.part.cases.pair_offsets
 
     @cached_property
     def counted(self) -> dict[str, np.ndarray]:
@@ -89,31 +91,9 @@ class Index:
             )
         return found.to_numpy()
 
-    def same_in(self, other: Index) -> np.ndarray:
-        """The row of each case in another index, -1 where that has not the very same case."""
-        if len(self.contents) == len(other.contents) and (self.contents == other.contents).all():
-            return np.arange(len(self.contents))
-        if not len(other.contents):
-            return np.full(len(self.contents), -1)
-        order = np.argsort(other.contents, kind="stable")
-        places = np.searchsorted(other.contents[order], self.contents)
-        rows = order[np.minimum(places, len(order) - 1)]
-        return np.where(other.contents[rows] == self.contents, rows, -1)
-
 
 def make_index(model: str, part: Part) -> Index:
-    frame = part.cases.frame
-    text = frame["captions"].list.join(BETWEEN)
-    # Of lists there is no hash, so each case is written as one text first.
-    said = frame.select(
-        pl.concat_str(
-            pl.col("id"),
-            pl.col("images").list.eval(pl.element().struct.json_encode()).list.join("\0"),
-            pl.col("truth").cast(pl.List(pl.String())).list.join(","),
-            text,
-            separator="\1",
-        )
-    ).to_series()
+    text = part.cases.frame["captions"].list.join(BETWEEN)
     members = members_in(part.cases, part.protocol)
     groups = {label: rows for label, rows in members.items() if label != ALL}
     return Index(
@@ -123,8 +103,6 @@ def make_index(model: str, part: Part) -> Index:
         groups,
         members[ALL],
         text.str.to_lowercase(),
-        said.hash(seed=0).to_numpy(),
-        part.cases.pair_offsets,
     )
 
 
@@ -213,7 +191,7 @@ def _marked(rows: np.ndarray, count: int) -> np.ndarray:
 
 def disagreeing(index: Index, other: Index, differ: str) -> np.ndarray:
     """The cases of both that one of the two gets right and the other does not."""
-    rows = index.same_in(other)
+    rows = same_rows(index.part.cases, other.part.cases)
     shared = rows >= 0
     mine, theirs = index.right[shared], other.right[rows[shared]]
     shared[shared] = {"": mine != theirs, "first": mine & ~theirs, "second": theirs & ~mine}[differ]

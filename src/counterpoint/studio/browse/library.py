@@ -119,19 +119,10 @@ _HELD: Final = 2 * 2**30  # bytes of cases and scores in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(RunFolder):
     """A run as the list shows it, with nothing read but its manifest."""
 
-    place: RunFolder
     manifest: dict[str, Any]
-
-    @property
-    def key(self) -> str:
-        return self.place.key
-
-    @property
-    def name(self) -> str:
-        return self.place.name
 
     @property
     def model(self) -> str:
@@ -177,7 +168,11 @@ class Library:
     def runs(self) -> list[Listed]:
         """The runs that say what they are, by their folders' names, baselines last."""
         listed = [(place, self._manifest(place)) for place in self.found().places]
-        found = [Listed(place, said) for place, said in listed if not isinstance(said, str)]
+        found = [
+            Listed(place.key, place.name, place.folder, place.stamp, manifest)
+            for place, manifest in listed
+            if not isinstance(manifest, str)
+        ]
         return sorted(found, key=lambda run: is_baseline(run.model))
 
     def refused(self) -> list[tuple[str, str]]:
@@ -214,7 +209,7 @@ class Library:
         """A benchmark of a run; RequestError (404) if the run has it not or cannot be read."""
         if benchmark not in listed.benchmarks:
             raise StudioError("E-BENCHMARK-UNKNOWN", "This run has no such benchmark.", 404)
-        key = (listed.key, listed.place.stamp, benchmark)
+        key = (listed.key, listed.stamp, benchmark)
         found = self._held(key)
         if found is not None:
             return found
@@ -223,10 +218,10 @@ class Library:
             if found is not None:
                 return found
             with _shown_or_refused():
-                run = load_run(listed.place.folder)
+                run = load_run(listed.folder)
                 made = {name: make_index(run.model, part) for name, part in run.parts.items()}
             for name, index in made.items():
-                self._hold((listed.key, listed.place.stamp, name), index)
+                self._hold((listed.key, listed.stamp, name), index)
             return made[benchmark]
 
     def _held(self, key: _Key) -> Index | None:
@@ -248,7 +243,7 @@ class Library:
 
     def numbers(self, listed: Listed, benchmark: str) -> list[Row]:
         """The whole benchmark's rows, with intervals; computed once for each state of the run."""
-        key = (listed.key, listed.place.stamp, benchmark)
+        key = (listed.key, listed.stamp, benchmark)
         if key not in self._numbers:
             index = self.index(listed, benchmark)
             run = Run(index.model, {benchmark: index.part}, {})
@@ -258,5 +253,5 @@ class Library:
 
     def knows_numbers(self, benchmark: str) -> bool:
         """Whether every run's numbers are there without computing anything."""
-        keys = [(run.key, run.place.stamp, benchmark) for run in self.having(benchmark)]
+        keys = [(run.key, run.stamp, benchmark) for run in self.having(benchmark)]
         return all(key in self._numbers for key in keys)

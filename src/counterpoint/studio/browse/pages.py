@@ -17,6 +17,7 @@ from starlette.responses import Response
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
 from counterpoint.metrics import heading
+from counterpoint.runs import same_rows
 from counterpoint.studio.browse.index import (
     DIFFER,
     PER_PAGE,
@@ -189,15 +190,16 @@ def _every_run(
     """The scores of each run that has the very same case, and the runs that cannot be read."""
     matrices: list[Matrix] = []
     failures: list[tuple[Listed, str]] = []
+    case = index.part.take(np.array([row])).cases
     for listed in library.having(benchmark):
         try:
             theirs = library.index(listed, benchmark)
         except StudioError as error:
             failures.append((listed, str(error)))
             continue
-        same = np.flatnonzero(theirs.contents == index.contents[row])
-        if len(same):
-            matrices.append(matrix(listed, theirs, int(same[0])))
+        [there] = same_rows(case, theirs.part.cases).tolist()
+        if there >= 0:
+            matrices.append(matrix(listed, theirs, there))
     return matrices, failures
 
 
