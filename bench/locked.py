@@ -32,7 +32,7 @@ from training import WORDS, our_step, ours, wait, write_data
 
 from counterpoint.training import towers
 from counterpoint.training.logs import Meter
-from counterpoint.training.model import arithmetic
+from counterpoint.training.setup import arithmetic
 from counterpoint.training.steps import TrainingRun
 
 TURNS = 3

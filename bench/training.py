@@ -53,15 +53,13 @@ from training_data import photo
 
 from counterpoint.training.batches import Batch, pack, unpack
 from counterpoint.training.logs import Meter
-from counterpoint.training.loop import _gradients
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.losses.terms import Features
-from counterpoint.training.model import arithmetic, compile_blocks
 from counterpoint.training.processes import Ranks
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import terms_of
-from counterpoint.training.setup import build
-from counterpoint.training.steps import TrainingRun, update
+from counterpoint.training.setup import arithmetic, build, compile_blocks
+from counterpoint.training.steps import TrainingRun, gradients, update
 
 WORDS = (
     *("a", "the", "two", "of", "on", "in", "near", "old", "red", "green", "small", "man", "woman"),
@@ -146,7 +144,7 @@ def our_step(
     run: TrainingRun, batches: Iterator[Batch], meter: Meter
 ) -> Callable[[int], torch.Tensor]:
     def step(number: int) -> torch.Tensor:
-        loss, _ = _gradients(run, number, batches, meter)
+        loss, _ = gradients(run, number, batches, meter)
         update(run, number)
         meter.stepped(run.recipe.batch)
         return loss

@@ -42,14 +42,14 @@ from PIL import Image
 
 import counterpoint
 from counterpoint._util.children import NICE
+from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting, TrainingData
-from counterpoint.training.data.images import Pixels, decode
-from counterpoint.training.data.loading import _cores
-from counterpoint.training.data.samples import Samples
+from counterpoint.training.data.loading import Setting, TrainingData, _cores
+from counterpoint.training.data.samples import Samples, decode
 from counterpoint.training.data.world import WorldData
 from counterpoint.training.logs import Meter
-from counterpoint.training.model import arithmetic
+from counterpoint.training.recipe import DataConfig
+from counterpoint.training.setup import arithmetic
 from counterpoint.world.edits import replacements, swaps
 
 BASE = Path(counterpoint.__file__).parent / "world" / "checkpoints" / "base"
@@ -195,7 +195,8 @@ def _decoding(data: Samples, nice: int, stop: Event, begun: Barrier, done: Queue
     begun.wait()
     count, start = 0, time.perf_counter()
     while not stop.is_set():
-        data.pixels.first(data.source.image(count % data.source.size, data.side))
+        image = data.source.image(count % data.source.size, data.side)
+        data.setting.preprocess(image) if data.split is None else data.split[0](image)
         count += 1
     done.put(count / (time.perf_counter() - start))
 
@@ -232,7 +233,7 @@ def in_training(folder: Path, arguments: argparse.Namespace) -> None:
     run = training.ours(start, table, changes, arguments.device)
     data = run.data
     assert isinstance(data, Samples)
-    data.pixels = Pixels(data.setting.preprocess)  # on a CPU, too, as for a GPU
+    data.split = split_transform(data.setting.preprocess)  # on a CPU, too, as for a GPU
     workers = min(arguments.workers, _cores())
     with decoders(data, workers) as cores:
         time.sleep(arguments.seconds)

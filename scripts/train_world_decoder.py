@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting
+from counterpoint.training.data.loading import Setting
 from counterpoint.training.decoders import WordDecoder
+from counterpoint.training.recipe import DataConfig
 from counterpoint.training.towers import open_start
 
 CONFIG = {"vocabulary": 679, "width": 64, "layers": 2, "heads": 4, "context": 32}

@@ -96,12 +96,8 @@ def test_images_are_looked_for_and_opened(sugarcrepe: Path) -> None:
     cases = load("sugarcrepe", sugarcrepe)
     assert found.cases_without == sum(case.images[0].path in bad for case in cases)
     assert 0 < found.cases_without < len(cases)
-
-
-def test_without_opening_only_what_is_missing_is_found(sugarcrepe: Path) -> None:
-    write(sugarcrepe / "coco/val2017/2.jpg", "not a picture")
     found = examine("sugarcrepe", sugarcrepe, images=False).images
-    assert (found.needed, len(found.missing), found.unreadable) == (5, 4, {})
+    assert (found.needed, len(found.missing), found.unreadable) == (5, 2, {})
 
 
 def test_it_works_without_any_image(sugarcrepe: Path) -> None:
@@ -163,20 +159,14 @@ def known_file(root: Path, name: str, *, right: bool, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("right", [True, False])
 def test_a_file_that_is_not_the_published_one(
-    right: bool, sugarcrepe: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known_file(sugarcrepe, "add_obj.json", right=right, monkeypatch=monkeypatch)
-    found = examine("sugarcrepe", sugarcrepe).damaged
-    assert [file for file, _ in found] == ([] if right else ["sugarcrepe/add_obj.json"])
-    assert all("sha256 differs" in why for _, why in found)
-
-
-def test_files_of_a_benchmark_with_options_are_known_too(
     sugarcrepe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    known_file(sugarcrepe, "add_obj.json", right=True, monkeypatch=monkeypatch)
+    assert examine("sugarcrepe", sugarcrepe).damaged == ()
     known_file(sugarcrepe, "add_obj.json", right=False, monkeypatch=monkeypatch)
+    [(file, why)] = examine("sugarcrepe", sugarcrepe).damaged
+    assert file == "sugarcrepe/add_obj.json" and "sha256 differs" in why
     write(sugarcrepe / "positives/sugarcrepe.csv", "case_id,text\nadd_att/0,x\n")
     assert len(examine("sugarcrepe+hp", sugarcrepe).damaged) == 1
 
@@ -192,19 +182,17 @@ def test_defects_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
         {"images": ["9.jpg"]},
         {"images": ["9.jpg"]},
         {"images": ["10.jpg"]},
+        {"images": ["10.jpg"], "groups": ["a group is no difference"]},
+        {"images": ["11.jpg"], "captions": ["a", "a "]},
+        {"images": ["11.jpg"], "captions": ["A", "a"]},
     )
     found = {d.what: (d.cases, d.first) for d in examine(file).defects}
     assert found == {
         "a negative equals the original": (7, ("0", "1", "2", "3", "4")),
         "a negative equals another positive": (1, ("7",)),
         "a positive equals the original": (1, ("8",)),
-        "repeats an earlier case": (1, ("10",)),
+        "repeats an earlier case": (2, ("10", "12")),
     }
-
-
-def test_defects_of_a_published_form(sugarcrepe: Path) -> None:
-    found = {d.what: d for d in examine("sugarcrepe", sugarcrepe).defects}
-    assert found["a negative equals the original"].first == ("swap_obj/10",)
 
 
 GAPS = {
@@ -219,14 +207,10 @@ GAPS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", GAPS)
-def test_gaps_in_the_ids(what: str, tmp_path: Path) -> None:
-    ids, gaps = GAPS[what]
-    file = write_lines(tmp_path / "mine.jsonl", *({"id": id} for id in ids))
-    assert list(examine(file).gaps) == gaps
-
-
-def test_the_gap_of_a_published_form(sugarcrepe: Path) -> None:
+def test_gaps_in_the_ids(tmp_path: Path, sugarcrepe: Path) -> None:
+    for what, (ids, gaps) in GAPS.items():
+        file = write_lines(tmp_path / "mine.jsonl", *({"id": id} for id in ids))
+        assert list(examine(file).gaps) == gaps, what
     assert examine("sugarcrepe", sugarcrepe).gaps == ("swap_obj/9",)
 
 
@@ -453,14 +437,6 @@ def test_missing_and_unreadable_images_are_listed_in_a_file(sugarcrepe: Path) ->
 
 
 @pytest.mark.slow
-def test_nothing_is_written_that_was_not_asked_for(sugarcrepe: Path) -> None:
-    before = sorted(Path().rglob("*"))
-    done = CliRunner().invoke(app, ["doctor", "sugarcrepe", "--data", str(sugarcrepe)])
-    assert "5 images missing or unreadable; --list FILE names them" in done.stderr
-    assert sorted(Path().rglob("*")) == before
-
-
-@pytest.mark.slow
 def test_cases_that_lack_images_are_an_exit_status(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "mine.jsonl", {"images": ["1.png"]})
     for options in ([], ["--no-images"]):
@@ -489,7 +465,10 @@ def test_a_list_that_cannot_be_written_is_one_line(sugarcrepe: Path) -> None:
 @pytest.mark.slow
 def test_the_report_says_everything(sugarcrepe: Path) -> None:
     write(sugarcrepe / "coco/val2017/2.jpg", "not a picture")
+    before = sorted(Path().rglob("*"))
     done = CliRunner().invoke(app, ["doctor", "sugarcrepe", "--data", str(sugarcrepe)])
+    assert "5 images missing or unreadable; --list FILE names them" in done.stderr
+    assert sorted(Path().rglob("*")) == before
     lines = done.stdout.splitlines()
     assert lines[0] == f"sugarcrepe in {sugarcrepe}"
     assert "  cases        64 of 7,511 published" in lines
@@ -514,19 +493,15 @@ def test_a_sound_benchmark_has_no_defect(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
+def test_errors_are_one_line() -> None:
+    for arguments, code in (
         (["sugarcrep"], "E-BENCHMARK-UNKNOWN"),
         (["sugarcrepe", "--data", "nowhere"], "E-FILE-MISSING"),
-        (["nowhere.jsonl"], "E-FILE-MISSING"),
-    ],
-)
-def test_errors_are_one_line(arguments: list[str], code: str) -> None:
-    done = CliRunner().invoke(app, ["doctor", *arguments])
-    assert (done.exit_code, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
-    assert line.startswith("error: ") and line.endswith(f"[{code}]")
+    ):
+        done = CliRunner().invoke(app, ["doctor", *arguments])
+        assert (done.exit_code, done.stdout) == (1, "")
+        [line] = done.stderr.splitlines()
+        assert line.startswith("error: ") and line.endswith(f"[{code}]")
 
 
 def test_progress_is_told(sugarcrepe: Path) -> None:

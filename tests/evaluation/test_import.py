@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 from errors import raises
-from hypothesis import given, strategies as st
-from support import FEW
+from support import square, write_lines
 from typer.testing import CliRunner
 
 from counterpoint._util.errors import DataError
-from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.cases import Cases
 from counterpoint.cli.app import app
-from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.evaluation.importing import import_scores
+from counterpoint.evaluation import evaluate, import_scores
 from counterpoint.runs import Run, as_json, load_run, rows
 
 Rows = list[dict[str, Any]]
@@ -88,39 +87,12 @@ def scores_of(run: Run) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
-@pytest.mark.parametrize("order", ["as it is", "backwards", "shuffled"])
-def test_rows_may_come_in_any_form_and_order(ending: str, order: str, mine: str) -> None:
-    found = all_rows()
-    orders = {
-        "as it is": range(len(found)),
-        "backwards": range(len(found) - 1, -1, -1),
-        "shuffled": np.random.default_rng(0).permutation(len(found)).tolist(),
-    }
-    path = write([found[n] for n in orders[order]], ending)
-    run = import_scores(path, mine, "elsewhere", out="run")
-    assert scores_of(run) == [n / 8 for n in range(15)]
-
-
-@pytest.mark.slow
-@FEW
-@given(st.permutations(range(15)), st.sampled_from(sorted(WRITERS)))
-def test_any_order_gives_the_same_scores(order: list[int], ending: str) -> None:
-    square = [[True, False], [False, True]]
-    Path("mine.jsonl").write_text(
-        "\n".join(
-            json.dumps(
-                {"id": id, "images": ["1.jpg", "2.jpg"], "captions": ["a", "b"], "truth": square}
-                if id != "007"
-                else {"id": id, "images": ["1.jpg"], "captions": list("abc"), "truth": [[1, 1, 0]]}
-            )
-            for id in IDS
-        )
-    )
-    found = all_rows()
-    path = write([found[n] for n in order], ending)
-    assert scores_of(import_scores(path, "mine.jsonl", "m", out="run")) == [
-        n / 8 for n in range(15)
-    ]
+def test_rows_may_come_in_any_form_and_order(ending: str, mine: str) -> None:
+    found, shuffle = all_rows(), np.random.default_rng(0).permutation
+    for order in (range(15), range(14, -1, -1), shuffle(15).tolist()):
+        path = write([found[n] for n in order], ending)
+        run = import_scores(path, mine, "elsewhere", out="run")
+        assert scores_of(run) == [n / 8 for n in range(15)]
 
 
 @pytest.mark.slow
@@ -142,11 +114,11 @@ def test_ids_may_be_numbers_in_jsonl(tmp_path: Path) -> None:
     assert scores_of(import_scores(write(found, "jsonl"), "n.jsonl", "m", out="run")) == [1, 0]
 
 
-def test_other_columns_and_a_byte_order_mark_are_no_harm(mine: str) -> None:
+def test_other_columns_are_no_harm(mine: str) -> None:
     found = [{"note": "x", **row, "more": "1"} for row in all_rows()]
-    Path("scores.csv").write_text("\ufeff" + in_csv(found), encoding="utf-8")
-    run = import_scores("scores.csv", mine, "m", out="run")
-    assert scores_of(run) == [n / 8 for n in range(15)]
+    assert scores_of(import_scores(write(found), mine, "m", out="run")) == [
+        n / 8 for n in range(15)
+    ]
 
 
 def test_whole_numbers_are_scores_too(mine: str) -> None:
@@ -276,73 +248,65 @@ def changed(number: int, **changes: Any) -> Rows:
     return found
 
 
-WRONG: dict[str, tuple[Rows, str, dict[str, object]]] = {
-    "missing": (
-        all_rows()[:3] + all_rows()[5:],
-        "E-PAIR-MISSING",
-        {"count": 2, "first": "7"},
-    ),
-    "many missing": (all_rows()[:-5], "E-PAIR-MISSING", {"count": 5, "first": "a/0"}),
-    "twice": (
-        [*all_rows(), all_rows()[4]],
-        "E-PAIR-REPEATED",
-        {"count": 2, "first": "7"},
-    ),
-    "unknown": (
+def without(name: str) -> Rows:
+    return [{k: v for k, v in row.items() if k != name} for row in all_rows()]
+
+
+WRONG: list[tuple[Rows, str, tuple[object, ...]]] = [
+    (all_rows()[:3] + all_rows()[5:], "E-PAIR-MISSING", (2, "7")),
+    (all_rows()[:-5], "E-PAIR-MISSING", (5, "a/0")),
+    ([*all_rows(), all_rows()[4]], "E-PAIR-REPEATED", (2, "7")),
+    (
         [*all_rows(), *changed(0, case_id="y")[:1], *changed(0, case_id="07")[:1]],
         "E-CASE-UNKNOWN",
-        {"count": 2, "first": "y"},
+        (2, "y"),
     ),
-    "image too large": (
-        changed(2, image=1),
-        "E-PAIR-UNKNOWN",
-        {"count": 1, "first": "007"},
-    ),
-    "caption too large": (changed(3, caption=2), "E-PAIR-UNKNOWN", {"count": 1}),
-    "image below 0": (changed(3, image=-1), "E-PAIR-UNKNOWN", {"count": 1}),
-    "caption below 0": (changed(3, caption=-1), "E-PAIR-UNKNOWN", {"count": 1}),
-    "no score": (changed(3, score=None), "E-VALUE-MISSING", {"count": 1, "first": "7"}),
-    "no id": (changed(3, case_id=None), "E-VALUE-MISSING", {"count": 1}),
-    "no image": (changed(3, image=None), "E-VALUE-MISSING", {"count": 1}),
-}
+    (changed(2, image=1), "E-PAIR-UNKNOWN", (1, "007")),
+    (changed(3, caption=2), "E-PAIR-UNKNOWN", (1,)),
+    (changed(3, image=-1), "E-PAIR-UNKNOWN", (1,)),
+    (changed(3, caption=-1), "E-PAIR-UNKNOWN", (1,)),
+    (changed(3, score=None), "E-VALUE-MISSING", (1, "7")),
+    (changed(3, case_id=None), "E-VALUE-MISSING", (1,)),
+    (changed(3, image=None), "E-VALUE-MISSING", (1,)),
+    (changed(3, score=1e39), "E-SCORE-TOO-LARGE", (1,)),
+    *((without(name), "E-COLUMN-MISSING", (name,)) for name in all_rows()[0]),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
-@pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_counted_and_the_first_rows_named(
-    what: str, ending: str, mine: str
-) -> None:
-    found, code, data = WRONG[what]
-    with raises(code, Path(f"scores.{ending}"), *data.values()):
-        import_scores(write(found, ending), mine, "m", out="run")
+def test_what_is_wrong_is_counted_and_the_first_rows_named(ending: str, mine: str) -> None:
+    for found, code, named in WRONG:
+        with raises(code, Path(f"scores.{ending}"), *named):
+            import_scores(write(found, ending), mine, "m", out="run")
+    for score in ("NaN", "inf", "-inf") if ending != "jsonl" else ():
+        found = changed(3, score=float(score) if ending == "parquet" else score)
+        with raises("E-SCORE-NON-FINITE", 1):
+            import_scores(write(found, ending), mine, "m", out="run")
+    for column in ("image", "caption") if ending in ("jsonl", "parquet") else ():
+        found = [row | {column: row[column] + 0.5} for row in all_rows()]  # half an image
+        with raises("E-VALUE-INVALID", column, 1):
+            import_scores(write(found, ending), mine, "m", out="run")
+    for content in (b"", b"\x00\xff\xfe broken \x00", b"{"):
+        Path(f"scores.{ending}").write_bytes(content)
+        with pytest.raises(DataError, match=f"scores.{ending}") as caught:
+            import_scores(f"scores.{ending}", mine, "m", out="run")
+        assert caught.value.code in ("E-FILE-MALFORMED", "E-COLUMN-MISSING")
     assert not Path("run").exists()
 
 
-@pytest.mark.parametrize("score", ["NaN", "inf", "-inf"])
-@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
-def test_a_score_must_be_a_number(score: str, ending: str, mine: str) -> None:
-    found = changed(3, score=float(score) if ending == "parquet" else score)
-    with raises("E-SCORE-NON-FINITE", 1):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-@pytest.mark.parametrize(
-    ("column", "value"), [("score", "high"), ("image", "0.5"), ("caption", "b")]
-)
-def test_a_text_in_place_of_a_number_names_its_row(column: str, value: str, mine: str) -> None:
-    with raises("E-VALUE-INVALID", column, 4):
-        import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
+def test_a_text_in_place_of_a_number_names_its_row(mine: str) -> None:
+    for column, value in (("score", "high"), ("image", "0.5"), ("caption", "b")):
+        with raises("E-VALUE-INVALID", column, 4):
+            import_scores(write(changed(3, **{column: value})), mine, "m", out="run")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
 def test_a_mark_before_the_first_line_is_accepted(ending: str, mine: str) -> None:
     path = Path(write(all_rows(), ending))
-    expected = import_scores(path, mine, "m", out="run").parts[mine].scores
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    found = import_scores(path, mine, "m", out="run").parts[mine].scores
-    np.testing.assert_array_equal(found, expected)
+    assert scores_of(import_scores(path, mine, "m", out="run")) == [n / 8 for n in range(15)]
 
 
 def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
@@ -350,39 +314,6 @@ def test_a_message_is_short_however_long_its_row_is(mine: str) -> None:
     with raises("E-CASE-UNKNOWN", 15) as error:
         import_scores(write(found, "parquet"), mine, "m", out="run")
     assert len(str(error.value)) < 2000
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-@pytest.mark.parametrize("column", ["image", "caption"])
-def test_half_an_image_is_refused(column: str, ending: str, mine: str) -> None:
-    found = [row | {column: row[column] + 0.5} for row in all_rows()]
-    with raises("E-VALUE-INVALID", column, 1):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-def test_a_score_too_large_for_the_table_is_refused(mine: str) -> None:
-    with raises("E-SCORE-TOO-LARGE", 1):
-        import_scores(write(changed(3, score=1e39)), mine, "m", out="run")
-
-
-@pytest.mark.parametrize("missing", ["case_id", "image", "caption", "score"])
-@pytest.mark.parametrize("ending", WRITERS)
-def test_a_missing_column_is_named(missing: str, ending: str, mine: str) -> None:
-    found = [{k: v for k, v in row.items() if k != missing} for row in all_rows()]
-    with raises("E-COLUMN-MISSING", Path(f"scores.{ending}"), missing):
-        import_scores(write(found, ending), mine, "m", out="run")
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe broken \x00", b"{"])
-def test_a_file_that_is_no_table_is_refused(content: bytes, ending: str, mine: str) -> None:
-    path = Path(f"scores.{ending}")
-    path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        import_scores(path, mine, "m", out="run")
-    assert caught.value.code in ("E-FILE-MALFORMED", "E-COLUMN-MISSING")
-    assert str(path) in str(caught.value)
-    assert not Path("run").exists()
 
 
 def test_a_header_alone_lacks_everything(mine: str) -> None:
@@ -482,21 +413,12 @@ def test_the_command_takes_data_protocol_and_groups(tmp_path: Path) -> None:
     assert cases.frame.equals(load_benchmark("sugarcrepe", tmp_path).cases.frame)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"score": None}, "E-VALUE-MISSING"),
-        ({"case_id": "y"}, "E-CASE-UNKNOWN"),
-        ({"image": 9}, "E-PAIR-UNKNOWN"),
-    ],
-)
-def test_errors_are_one_line(change: dict[str, Any], code: str, mine: str) -> None:
-    path = str(write(changed(1, **change)))
+def test_errors_are_one_line(mine: str) -> None:
+    path = str(write(changed(1, score=None)))
     done = invoke(path, "-b", mine, "--name", "m", "--out", "run")
     assert (done.exit_code, done.stdout) == (1, "")
     [line] = done.stderr.splitlines()
-    assert line.startswith("error: scores.csv: ") and line.endswith(f"[{code}]")
+    assert line.startswith("error: scores.csv: ") and line.endswith("[E-VALUE-MISSING]")
 
 
 @pytest.mark.parametrize("missing", ["-b", "--name"])
@@ -505,3 +427,86 @@ def test_benchmark_and_name_must_be_given(missing: str, mine: str) -> None:
     del options[missing]
     done = invoke("scores.csv", *(part for pair in options.items() for part in pair))
     assert done.exit_code == 2
+
+
+# --- one row per case, a column for each pair of a caption and an image ---------------------------
+
+WIDE = ("C0I0", "C0I1", "C1I0", "C1I1")
+SQUARES = [[0.9, 0.2, 0.4, 0.7], [0.1, 0.3, 0.5, 0.6]]
+
+
+@pytest.fixture
+def squares() -> str:
+    Cases.build([square(0), square(1)], source="test").frame.write_parquet("squares.parquet")
+    return "squares.parquet"
+
+
+def wide(path: str, names: tuple[str, ...] = WIDE, id: str = "id") -> Path:
+    table = pl.DataFrame({id: ["square-0", "square-1"], "tag": ["Negation, Scope", ""]})
+    table = table.hstack(pl.DataFrame(SQUARES, schema=list(names), orient="row"))
+    file = Path(path)
+    if file.suffix == ".parquet":
+        table.write_parquet(file)
+    elif file.suffix == ".txt":
+        lines = [table.columns, *([str(value) for value in row] for row in table.rows())]
+        write_lines(file, *("\u00a0".join(line) for line in lines))
+    else:
+        table.write_csv(file, separator="\t" if file.suffix == ".tsv" else ",")
+    return file
+
+
+def imported(path: Path, squares: str) -> np.ndarray:
+    [part] = import_scores(path, squares, "m", out="run").parts.values()
+    return part.scores.reshape(2, 2, 2)  # case, image, caption
+
+
+# Image 1 with caption 0 is C0I1, the second column; rows of the block are images.
+IN_BLOCKS = np.array([[[0.9, 0.4], [0.2, 0.7]], [[0.1, 0.5], [0.3, 0.6]]], dtype=np.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "txt"])
+def test_a_row_per_case_is_read_by_the_names_of_its_columns(ending: str, squares: str) -> None:
+    assert np.array_equal(imported(wide(f"wide.{ending}"), squares), IN_BLOCKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["case_id", "ID", "id"])
+@pytest.mark.parametrize(
+    "form", ["c{0}_i{1}", "i{1}_c{0}", "I{1}C{0}", "caption_{0}_image_{1}", "score_c{0}_i{1}"]
+)
+def test_columns_have_many_names(form: str, id: str, squares: str) -> None:
+    names = tuple(form.format(*pair) for pair in ("00", "01", "10", "11"))
+    assert np.array_equal(imported(wide("wide.csv", names, id), squares), IN_BLOCKS)
+
+
+def test_the_order_of_the_columns_does_not_matter(squares: str) -> None:
+    file = wide("wide.csv")
+    pl.read_csv(file).select("C1I1", "C0I1", "id", "C1I0", "C0I0").write_csv(file)
+    assert np.array_equal(imported(file, squares), IN_BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "data"),
+    [
+        (("square-1", "square-9"), "E-CASE-UNKNOWN", {"first": "square-9"}),
+        (("0.3", "n/a"), "E-SCORE-INVALID", {"column": "C0I1", "case": "square-1"}),
+        (("C1I1", "C1I7"), "E-PAIR-UNKNOWN", {"count": 2}),
+        (("C1I1", "c1_i0"), "E-COLUMN-REPEATED", {}),
+        (("id,", "name,"), "E-COLUMN-MISSING", {"column": "case_id"}),
+        ((",C1I1", ",other"), "E-PAIR-MISSING", {"count": 2}),
+    ],
+)
+def test_what_is_wrong_with_a_row_per_case_is_named(
+    change: tuple[str, str], code: str, data: dict[str, object], squares: str
+) -> None:
+    file = wide("wide.csv")
+    file.write_text(file.read_text().replace(*change))
+    with raises(code, file, *data.values()):
+        imported(file, squares)
+
+
+def test_a_text_file_with_uneven_lines_is_refused(squares: str) -> None:
+    file = write_lines(Path("wide.txt"), "id\tC0I0", "square-0\t1\t2")
+    with raises("E-FILE-MALFORMED", 2):
+        imported(file, squares)

@@ -16,10 +16,9 @@ from safetensors.torch import load_file
 from training import CPU
 
 from counterpoint.training.logs import Meter
-from counterpoint.training.loop import _gradients
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.setup import _optimiser, build
-from counterpoint.training.steps import update
+from counterpoint.training.steps import gradients, update
 from counterpoint.training.towers import parts_of
 
 TIMM = {
@@ -99,7 +98,7 @@ def steps_of(run, count: int = 3):
     batches = run.data.stream(0, count)
     found = []
     for step in range(count):
-        loss, _ = _gradients(run, step, batches, Meter())
+        loss, _ = gradients(run, step, batches, Meter())
         update(run, step)
         found.append(float(loss))
     return found, {n: p.detach().clone() for n, p in run.model.towers.clip.named_parameters()}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,8 @@ from PIL import Image
 
 from counterpoint.training.batches import Batch
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting
+from counterpoint.training.data.loading import Setting
+from counterpoint.training.recipe import DataConfig
 
 CONTEXT = 40
 SIZE = 12
@@ -51,6 +56,35 @@ def colour(number: int) -> tuple[int, int, int]:
 def paint(path: Path, rgb: tuple[int, int, int], size=(20, 16)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, rgb).save(path)
+
+
+def png(rgb: tuple[int, int, int] = (0, 0, 0), size=(20, 16)) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, rgb).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def write_shard(path: Path, samples: Iterable[dict]) -> Path:
+    """A shard of these texts, each with a picture of its number's colour."""
+    named = [
+        (f"{path.stem}-{number:03}.{ending}", content)
+        for number, texts in enumerate(samples)
+        for ending, content in (
+            ("png", png(colour(number % 12))),
+            ("json", json.dumps(texts).encode()),
+        )
+    ]
+    return write_tar(path, named)
 
 
 def rows_of(count: int = SIZE) -> list[dict]:

@@ -33,29 +33,29 @@ from counterpoint.training.losses.terms import (
 # --- what is not there -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_masked_changes_nothing_and_gets_no_gradient(name):
-    given = parts((4, 3, 2), "some", seed=3)
-    value, grads = value_and_gradients(name, given)
-    rng = torch.Generator().manual_seed(0)
-    moved = dict(given)
-    for mask, hidden in MASKS.items():
-        for part in hidden:
-            other = 1e3 * torch.randn(given[part].shape, generator=rng, dtype=torch.float64)
-            moved[part] = torch.where(given[mask][..., None], given[part], other)
-            if part in grads:
-                assert (grads[part][~given[mask]] == 0).all()
-    again, others = value_and_gradients(name, moved)
-    assert torch.equal(value, again) and grads.keys() == others.keys()
-    for part in grads:
-        assert torch.equal(grads[part], others[part])
+def test_what_is_masked_changes_nothing_and_gets_no_gradient():
+    for name in NAMES:
+        given = parts((4, 3, 2), "some", seed=3)
+        value, grads = value_and_gradients(name, given)
+        rng = torch.Generator().manual_seed(0)
+        moved = dict(given)
+        for mask, hidden in MASKS.items():
+            for part in hidden:
+                other = 1e3 * torch.randn(given[part].shape, generator=rng, dtype=torch.float64)
+                moved[part] = torch.where(given[mask][..., None], given[part], other)
+                if part in grads:
+                    assert (grads[part][~given[mask]] == 0).all()
+        again, others = value_and_gradients(name, moved)
+        assert torch.equal(value, again) and grads.keys() == others.keys()
+        for part in grads:
+            assert torch.equal(grads[part], others[part])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_mask_means_all_are_there(name):
-    given = parts((3, 2, 2), "all")
-    bare = {part: value for part, value in given.items() if part not in MASKS}
-    assert torch.equal(value_and_gradients(name, given)[0], value_and_gradients(name, bare)[0])
+def test_no_mask_means_all_are_there():
+    for name in NAMES:
+        given = parts((3, 2, 2), "all")
+        bare = {part: value for part, value in given.items() if part not in MASKS}
+        assert torch.equal(value_and_gradients(name, given)[0], value_and_gradients(name, bare)[0])
 
 
 def test_without_negatives_or_positives_the_others_remain():
@@ -72,30 +72,30 @@ def test_without_negatives_or_positives_the_others_remain():
         assert value == 0 and grads and not any(grad.any() for grad in grads.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_order_of_samples_does_not_matter(name):
-    given = parts((4, 3, 2), "some", seed=5)
-    order = torch.tensor([2, 0, 3, 1])
-    value, grads = value_and_gradients(name, given)
-    turned, others = value_and_gradients(name, {p: v[order] for p, v in given.items()})
-    torch.testing.assert_close(value, turned, rtol=1e-12, atol=0)
-    for part, grad in grads.items():
-        expected = grad if part in ("scale", "bias") else grad[order]
-        torch.testing.assert_close(others[part], expected, rtol=1e-10, atol=1e-12)
+def test_the_order_of_samples_does_not_matter():
+    for name in NAMES:
+        given = parts((4, 3, 2), "some", seed=5)
+        order = torch.tensor([2, 0, 3, 1])
+        value, grads = value_and_gradients(name, given)
+        turned, others = value_and_gradients(name, {p: v[order] for p, v in given.items()})
+        torch.testing.assert_close(value, turned, rtol=1e-12, atol=0)
+        for part, grad in grads.items():
+            expected = grad if part in ("scale", "bias") else grad[order]
+            torch.testing.assert_close(others[part], expected, rtol=1e-10, atol=1e-12)
 
 
 # --- precision ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_autocast_does_not_make_it_coarse(name):
-    exact = parts((4, 3, 2), "some", seed=2, width=16)
-    given = {p: v.float() if v.is_floating_point() else v for p, v in exact.items()}
-    expected = value_and_gradients(name, exact, scale=50.0)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        value, _ = value_and_gradients(name, given, scale=50.0)
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
+def test_autocast_does_not_make_it_coarse():
+    for name in NAMES:
+        exact = parts((4, 3, 2), "some", seed=2, width=16)
+        given = {p: v.float() if v.is_floating_point() else v for p, v in exact.items()}
+        expected = value_and_gradients(name, exact, scale=50.0)[0]
+        with torch.autocast("cpu", torch.bfloat16):
+            value, _ = value_and_gradients(name, given, scale=50.0)
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("gap", [1.0, -1.0, 0.0])
@@ -264,11 +264,11 @@ def test_all_faults_of_the_terms_are_told_at_once():
         assert part in sentence
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_term_says_its_formula(name):
-    function = TERMS.get(name)
-    assert function.__doc__ and len(function.__doc__) > 80
-    assert {"images", "captions", "image_tokens"} & {*function.reads[0]}
+def test_every_term_says_its_formula():
+    for name in NAMES:
+        function = TERMS.get(name)
+        assert function.__doc__ and len(function.__doc__) > 80
+        assert {"images", "captions", "image_tokens"} & {*function.reads[0]}
 
 
 def test_names_are_known_without_torch():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,8 +37,8 @@ def slow_pairs(images, texts, extra, scale):
     return mean(found)
 
 
-def slow_clip(images, captions, scale):
-    return slow_pairs(images, captions, [], scale)
+def slow_clip(f):
+    return slow_pairs(f.images, f.captions, [], f.scale)
 
 
 def listed(negatives, has_negative):
@@ -48,41 +50,31 @@ def listed(negatives, has_negative):
     ]
 
 
-def slow_clip_negatives(images, captions, negatives, scale, has_negative):
-    return slow_pairs(images, captions, listed(negatives, has_negative), scale)
+def slow_clip_negatives(f):
+    return slow_pairs(f.images, f.captions, listed(f.negatives, f.has_negative), f.scale)
 
 
-def slow_negclip(
-    images,
-    captions,
-    negatives,
-    hard_images,
-    hard_captions,
-    hard_negatives,
-    scale,
-    has_negative,
-    hard_has_negative,
-):
-    extra = listed(negatives, has_negative) + listed(hard_negatives, hard_has_negative)
-    return slow_pairs(images + hard_images, captions + hard_captions, extra, scale)
+def slow_negclip(f):
+    extra = listed(f.negatives, f.has_negative) + listed(f.hard_negatives, f.hard_has_negative)
+    return slow_pairs(f.images + f.hard_images, f.captions + f.hard_captions, extra, f.scale)
 
 
-def slow_negatives(images, captions, negatives, scale, has_negative):
+def slow_negatives(f):
     found = []
-    for i, image in enumerate(images):
-        own = listed([negatives[i]], [has_negative[i]])
+    for i, image in enumerate(f.images):
+        own = listed([f.negatives[i]], [f.has_negative[i]])
         if own:
-            found.append(cross_entropy([scale * dot(image, t) for t in [captions[i], *own]], 0))
+            found.append(cross_entropy([f.scale * dot(image, t) for t in [f.captions[i], *own]], 0))
     return mean(found)
 
 
-def slow_focal(images, captions, negatives, scale, has_negative, gamma=2.0, smoothing=0.02):
+def slow_focal(f, gamma=2.0, smoothing=0.02):
     found = []
-    for i, image in enumerate(images):
-        own = listed([negatives[i]], [has_negative[i]])
+    for i, image in enumerate(f.images):
+        own = listed([f.negatives[i]], [f.has_negative[i]])
         if not own:
             continue
-        powers = [math.exp(scale * dot(image, text)) for text in [captions[i], *own]]
+        powers = [math.exp(f.scale * dot(image, text)) for text in [f.captions[i], *own]]
         value = 0.0
         for number, power in enumerate(powers):
             p = power / sum(powers)
@@ -92,125 +84,117 @@ def slow_focal(images, captions, negatives, scale, has_negative, gamma=2.0, smoo
     return mean(found)
 
 
-def slow_analogy(images, captions, positives, scale, has_positive, symmetric=False):
-    chosen = [i for i, yes in enumerate(has_positive) if yes]
+def slow_analogy(f, symmetric=False):
+    chosen = [i for i, yes in enumerate(f.has_positive) if yes]
     found = []
-    for queries in (images, captions):
+    for queries in (f.images, f.captions):
         for place, i in enumerate(chosen):
-            there = [scale * dot(queries[i], positives[j]) for j in chosen]
-            back = [scale * dot(positives[i], queries[j]) for j in chosen]
+            there = [f.scale * dot(queries[i], f.positives[j]) for j in chosen]
+            back = [f.scale * dot(f.positives[i], queries[j]) for j in chosen]
             found.append(cross_entropy(there, place))
             if symmetric:
                 found.append(cross_entropy(back, place))
     return mean(found)
 
 
-def slow_mil(images, dense, scale, has_dense):
+def slow_mil(f):
     def x(i, j, k):
-        return math.exp(scale * dot(images[i], dense[j][k])) if has_dense[j][k] else 0.0
+        return math.exp(f.scale * dot(f.images[i], f.dense[j][k])) if f.has_dense[j][k] else 0.0
 
     found = []
-    for i in range(len(images)):
-        own = sum(x(i, i, k) for k in range(len(dense[i])))
+    for i in range(len(f.images)):
+        own = sum(x(i, i, k) for k in range(len(f.dense[i])))
         every = sum(
-            x(i, j, k) + x(j, i, k) for j in range(len(images)) for k in range(len(dense[j]))
+            x(i, j, k) + x(j, i, k) for j in range(len(f.images)) for k in range(len(f.dense[j]))
         )
-        if any(has_dense[i]):
+        if any(f.has_dense[i]):
             found.append(math.log(every) - math.log(own))
     return mean(found)
 
 
-def slow_mil_negatives(images, dense, dense_negatives, scale, has_dense, has_dense_negative):
+def slow_mil_negatives(f):
     found = []
-    for i, image in enumerate(images):
-        own = sum(math.exp(scale * dot(image, s)) for s in listed([dense[i]], [has_dense[i]]))
+    for i, image in enumerate(f.images):
+        own = sum(math.exp(f.scale * dot(image, s)) for s in listed([f.dense[i]], [f.has_dense[i]]))
         wrong = sum(
-            math.exp(scale * dot(image, s))
-            for s in listed([dense_negatives[i]], [has_dense_negative[i]])
+            math.exp(f.scale * dot(image, s))
+            for s in listed([f.dense_negatives[i]], [f.has_dense_negative[i]])
         )
         if own and wrong:
             found.append(math.log(own + wrong) - math.log(own))
     return mean(found)
 
 
-def slow_trohn_img(
-    images, captions, negative_images, negatives, scale, has_negative_image, has_negative
-):
-    twins = [i for i in range(len(images)) if has_negative_image[i] and has_negative[i][0]]
+def slow_trohn_img(f):
+    twins = [i for i in range(len(f.images)) if f.has_negative_image[i] and f.has_negative[i][0]]
     return slow_pairs(
-        images + [negative_images[i] for i in twins],
-        captions + [negatives[i][0] for i in twins],
+        f.images + [f.negative_images[i] for i in twins],
+        f.captions + [f.negatives[i][0] for i in twins],
         [],
-        scale,
+        f.scale,
     )
 
 
-def slow_triplet_clip(
-    images, captions, negatives, negative_images, scale, has_negative, has_negative_image
-):
-    twins = [i for i in range(len(images)) if has_negative_image[i] and has_negative[i][0]]
-    false = [negatives[i][0] for i in twins]
-    first = slow_pairs(images, captions, false, scale)
-    return first + slow_pairs([negative_images[i] for i in twins], false, captions, scale)
+def slow_triplet_clip(f):
+    twins = [i for i in range(len(f.images)) if f.has_negative_image[i] and f.has_negative[i][0]]
+    false = [f.negatives[i][0] for i in twins]
+    first = slow_pairs(f.images, f.captions, false, f.scale)
+    return first + slow_pairs([f.negative_images[i] for i in twins], false, f.captions, f.scale)
 
 
-def slow_intra_modal(images, captions, negatives, scale, has_negative):
+def slow_intra_modal(f):
     found = []
-    for image, caption in zip(images, captions, strict=True):
-        wrong = [scale * dot(caption, n) for n in listed(negatives, has_negative)]
-        found.append(cross_entropy([scale * dot(image, caption), *wrong], 0))
+    for image, caption in zip(f.images, f.captions, strict=True):
+        wrong = [f.scale * dot(caption, n) for n in listed(f.negatives, f.has_negative)]
+        found.append(cross_entropy([f.scale * dot(image, caption), *wrong], 0))
     return mean(found)
 
 
-def thresholds(images, captions, negatives, scale, has_negative, bound=5.0, **_):
+def thresholds(f, bound=5.0):
     """Of the k-th negatives: the mean gap of those that are there, between 0 and the bound."""
     found = []
-    for k in range(len(negatives[0])):
+    for k in range(len(f.negatives[0])):
         gaps = [
-            scale * (dot(images[i], captions[i]) - dot(images[i], negatives[i][k]))
-            for i in range(len(images))
-            if has_negative[i][k]
+            f.scale * (dot(f.images[i], f.captions[i]) - dot(f.images[i], f.negatives[i][k]))
+            for i in range(len(f.images))
+            if f.has_negative[i][k]
         ]
         found.append(min(max(mean(gaps), 0.0), bound))
     return {"known": found}
 
 
-def slow_rank(images, captions, negatives, scale, has_negative, bound=5.0, known=None):
+def slow_rank(f, bound=5.0, known=None):
     if known is None:
-        known = thresholds(images, captions, negatives, scale, has_negative, bound)["known"]
+        known = thresholds(f, bound)["known"]
     found = []
-    for i, image in enumerate(images):
-        for k, negative in enumerate(negatives[i]):
-            if has_negative[i][k]:
-                over = known[k] + scale * (dot(image, negative) - dot(image, captions[i]))
+    for i, image in enumerate(f.images):
+        for k, negative in enumerate(f.negatives[i]):
+            if f.has_negative[i][k]:
+                over = known[k] + f.scale * (dot(image, negative) - dot(image, f.captions[i]))
                 found.append(max(0.0, over))
     return mean(found)
 
 
-def slow_text_grounded(captions, negatives, start_captions, scale, has_negative, factor=10.0):
-    del scale
+def slow_text_grounded(f, factor=10.0):
     found = []
-    for i, caption in enumerate(captions):
-        own = listed([negatives[i]], [has_negative[i]])
+    for i, caption in enumerate(f.captions):
+        own = listed([f.negatives[i]], [f.has_negative[i]])
         if own:
-            texts = [start_captions[i], *own]
+            texts = [f.start_captions[i], *own]
             found.append(cross_entropy([factor * dot(caption, text) for text in texts], 0))
     return mean(found)
 
 
-def slow_distill(
-    images, captions, negatives, start_images, start_captions, start_negatives, scale, has_negative
-):
-    del scale
+def slow_distill(f):
 
     def apart(one, other):
         return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
 
     found = []
-    for i in range(len(images)):
-        value = apart(images[i], start_images[i]) + apart(captions[i], start_captions[i])
-        for k, there in enumerate(has_negative[i]):
-            value += apart(negatives[i][k], start_negatives[i][k]) if there else 0.0
+    for i in range(len(f.images)):
+        value = apart(f.images[i], f.start_images[i]) + apart(f.captions[i], f.start_captions[i])
+        for k, there in enumerate(f.has_negative[i]):
+            value += apart(f.negatives[i][k], f.start_negatives[i][k]) if there else 0.0
         found.append(value)
     return mean(found)
 
@@ -230,42 +214,28 @@ def looks(words, patches):
     return found
 
 
-def all_looks(image_tokens, caption_tokens, negative_tokens, **_):
-    pairs = zip(image_tokens, caption_tokens, negative_tokens, strict=True)
+def all_looks(f, **_):
+    pairs = zip(f.image_tokens, f.caption_tokens, f.negative_tokens, strict=True)
     return {"seen": [looks(own + false, patches) for patches, own, false in pairs]}
 
 
-def slow_focal_local(
-    captions,
-    negatives,
-    image_tokens,
-    caption_tokens,
-    negative_tokens,
-    scale,
-    has_negative,
-    has_caption_token,
-    has_negative_token,
-    gamma=2.0,
-    smoothing=0.02,
-    seen=None,
-):
-    del captions
-    seen = seen or all_looks(image_tokens, caption_tokens, negative_tokens)["seen"]
+def slow_focal_local(f, gamma=2.0, smoothing=0.02, seen=None):
+    seen = seen or all_looks(f)["seen"]
     found = []
-    for i, patches in enumerate(image_tokens):
-        length = len(caption_tokens[i])
-        words = caption_tokens[i] + negative_tokens[i]
-        there = has_caption_token[i] + has_negative_token[i]
+    for i, patches in enumerate(f.image_tokens):
+        length = len(f.caption_tokens[i])
+        words = f.caption_tokens[i] + f.negative_tokens[i]
+        there = f.has_caption_token[i] + f.has_negative_token[i]
         powers = []
-        for text in range(1 + len(negatives[i])):
+        for text in range(1 + len(f.negatives[i])):
             power = 0.0
             for w in range(text * length, (text + 1) * length):
                 pooled = [
                     sum(seen[i][w][p] * patches[p][d] for p in range(len(patches)))
                     for d in range(len(words[w]))
                 ]
-                if there[w] and (text == 0 or has_negative[i][text - 1]):
-                    power += math.exp(scale * dot(unit(pooled), unit(words[w])))
+                if there[w] and (text == 0 or f.has_negative[i][text - 1]):
+                    power += math.exp(f.scale * dot(unit(pooled), unit(words[w])))
             powers.append(power)
         left = [power for power in powers if power]
         if not powers[0] or len(left) == 1:
@@ -314,95 +284,78 @@ def pooled(patches, phrase):
     return unit(seen)
 
 
-def slow_concepts(images, dense, scale, has_dense):
-    return slow_phrases(lambda i, c: scale * dot(images[i], c), dense, has_dense)
+def slow_concepts(f):
+    return slow_phrases(lambda i, c: f.scale * dot(f.images[i], c), f.dense, f.has_dense)
 
 
-def slow_concept_patches(images, dense, image_tokens, scale, has_dense):
-    del images
-    return slow_phrases(lambda i, c: scale * dot(pooled(image_tokens[i], c), c), dense, has_dense)
+def slow_concept_patches(f):
+    return slow_phrases(
+        lambda i, c: f.scale * dot(pooled(f.image_tokens[i], c), c), f.dense, f.has_dense
+    )
 
 
-def slow_siglip_concepts(images, dense, scale, has_dense, bias):
-    return slow_phrases_sigmoid(lambda i, c: scale * dot(images[i], c) + bias, dense, has_dense)
+def slow_siglip_concepts(f):
+    return slow_phrases_sigmoid(
+        lambda i, c: f.scale * dot(f.images[i], c) + f.bias, f.dense, f.has_dense
+    )
 
 
-def slow_siglip_concept_patches(images, dense, image_tokens, scale, has_dense, bias):
-    del images
+def slow_siglip_concept_patches(f):
 
     def score(i, c):
-        return scale * dot(pooled(image_tokens[i], c), c) + bias
+        return f.scale * dot(pooled(f.image_tokens[i], c), c) + f.bias
 
-    return slow_phrases_sigmoid(score, dense, has_dense)
+    return slow_phrases_sigmoid(score, f.dense, f.has_dense)
 
 
-def slow_paraphrases(captions, positives, scale, has_positive):
+def slow_paraphrases(f):
     return mean(
         [
-            cross_entropy([scale * dot(positives[i], caption) for caption in captions], i)
-            for i, there in enumerate(has_positive)
+            cross_entropy([f.scale * dot(f.positives[i], caption) for caption in f.captions], i)
+            for i, there in enumerate(f.has_positive)
             if there
         ]
     )
 
 
-def slow_reconstruct(captions, positives, reconstruction, scale, has_positive):
-    del captions, positives, scale
-    rows = zip(reconstruction, has_positive, strict=True)
+def slow_reconstruct(f):
+    rows = zip(f.reconstruction, f.has_positive, strict=True)
     return mean([mean(row) for row, there in rows if there])
 
 
-def slow_clic(
-    images,
-    captions,
-    positives,
-    negatives,
-    scale,
-    has_positive,
-    has_negative,
-    contrast=0.5,
-    own=0.5,
-    apart=1.0,
-):
-    both = [i for i in range(len(images)) if has_positive[i] and has_negative[i][0]]
+def slow_clic(f, contrast=0.5, own=0.5, apart=1.0):
+    both = [i for i in range(len(f.images)) if f.has_positive[i] and f.has_negative[i][0]]
     if not both:
-        return slow_clip(images, captions, scale)
-    seen, said = [images[i] for i in both], [positives[i] for i in both]
-    value = contrast * (slow_clip(images, captions, scale) + slow_clip(seen, said, scale)) / 2
-    for texts in (captions, positives):
+        return slow_pairs(f.images, f.captions, [], f.scale)
+    seen, said = [f.images[i] for i in both], [f.positives[i] for i in both]
+    value = contrast / 2 * slow_pairs(f.images, f.captions, [], f.scale)
+    value += contrast / 2 * slow_pairs(seen, said, [], f.scale)
+    for texts in (f.captions, f.positives):
         value += (own / 2) * mean(
             [
-                cross_entropy([scale * dot(images[i], t) for t in (texts[i], negatives[i][0])], 0)
+                cross_entropy(
+                    [f.scale * dot(f.images[i], t) for t in (texts[i], f.negatives[i][0])], 0
+                )
                 for i in both
             ]
         )
     moved = [
-        sum((a - b) ** 2 for a, b in zip(captions[i], positives[i], strict=True)) for i in both
+        sum((a - b) ** 2 for a, b in zip(f.captions[i], f.positives[i], strict=True)) for i in both
     ]
     return value + apart * mean(moved)
 
 
-def truths(i, captions, positives, has_positive):
-    return [captions[i], *([positives[i]] if has_positive[i] else [])]
+def truths(i, f):
+    return [f.captions[i], *([f.positives[i]] if f.has_positive[i] else [])]
 
 
-def slow_listwise(
-    images,
-    captions,
-    negatives,
-    scale,
-    positives,
-    has_positive,
-    has_negative,
-    margin=0.0,
-    worst=True,
-):
+def slow_listwise(f, margin=0.0, worst=True):
     found = []
-    for i, image in enumerate(images):
-        own = listed([negatives[i]], [has_negative[i]])
+    for i, image in enumerate(f.images):
+        own = listed([f.negatives[i]], [f.has_negative[i]])
         sums = [
-            sum(math.exp(scale * (dot(image, n) - dot(image, t) + margin)) for n in own)
-            for t in truths(i, captions, positives, has_positive)
+            sum(math.exp(f.scale * (dot(image, n) - dot(image, t) + margin)) for n in own)
+            for t in truths(i, f)
         ]
         if own:
             found.append(
@@ -411,96 +364,65 @@ def slow_listwise(
     return mean(found)
 
 
-def slow_hinge(
-    images,
-    captions,
-    negatives,
-    scale,
-    positives,
-    has_positive,
-    has_negative,
-    margin=0.1,
-    worst=False,
-):
+def slow_hinge(f, margin=0.1, worst=False):
     found = []
-    for i, image in enumerate(images):
+    for i, image in enumerate(f.images):
         over = [
-            max(0.0, scale * (dot(image, n) - dot(image, t) + margin))
-            for n in listed([negatives[i]], [has_negative[i]])
-            for t in truths(i, captions, positives, has_positive)
+            max(0.0, f.scale * (dot(image, n) - dot(image, t) + margin))
+            for n in listed([f.negatives[i]], [f.has_negative[i]])
+            for t in truths(i, f)
         ]
         if over:
             found.append(max(over) if worst else mean(over))
     return mean(found)
 
 
-def slow_agreement(images, captions, positives, scale, has_positive):
+def slow_agreement(f):
     found = []
-    for i, image in enumerate(images):
-        x = abs(scale * (dot(image, captions[i]) - dot(image, positives[i])))
-        if has_positive[i]:
+    for i, image in enumerate(f.images):
+        x = abs(f.scale * (dot(image, f.captions[i]) - dot(image, f.positives[i])))
+        if f.has_positive[i]:
             found.append(x * x / 2 if x < 1 else x - 0.5)
     return mean(found)
 
 
-def slow_agreement_images(images, captions, positives, scale, has_positive):
+def slow_agreement_images(f):
     def shares(text):
-        powers = [math.exp(scale * dot(text, image)) for image in images]
+        powers = [math.exp(f.scale * dot(text, image)) for image in f.images]
         return [power / sum(powers) for power in powers]
 
     found = []
-    for i in range(len(images)):
-        p, q = shares(captions[i]), shares(positives[i])
+    for i in range(len(f.images)):
+        p, q = shares(f.captions[i]), shares(f.positives[i])
         one = sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
         two = sum(b * math.log(b / a) for a, b in zip(p, q, strict=True))
-        if has_positive[i]:
+        if f.has_positive[i]:
             found.append((one + two) / 2)
     return mean(found)
 
 
-def slow_counterpart(
-    images,
-    captions,
-    negatives,
-    negative_images,
-    scale,
-    positives,
-    has_positive,
-    has_negative,
-    has_negative_image,
-    margin=0.0,
-):
+def slow_counterpart(f, margin=0.0):
     found = []
-    for i, (image, other) in enumerate(zip(images, negative_images, strict=True)):
-        if not (has_negative_image[i] and has_negative[i][0]):
+    for i, (image, other) in enumerate(zip(f.images, f.negative_images, strict=True)):
+        if not (f.has_negative_image[i] and f.has_negative[i][0]):
             continue
-        n = negatives[i][0]
+        n = f.negatives[i][0]
         gaps = [dot(image, n) - dot(other, n)]
-        for t in truths(i, captions, positives, has_positive):
+        for t in truths(i, f):
             gaps += [dot(other, t) - dot(image, t), dot(other, t) - dot(other, n)]
-        found.append(math.log(1 + sum(math.exp(scale * (gap + margin)) for gap in gaps)))
+        found.append(math.log(1 + sum(math.exp(f.scale * (gap + margin)) for gap in gaps)))
     return mean(found)
 
 
-def slow_hold(
-    images,
-    captions,
-    scale,
-    start_images,
-    start_captions,
-    positives,
-    has_positive,
-    start_positives,
-    slack=0.0,
-):
+def slow_hold(f, slack=0.0):
     found = []
-    for i, image in enumerate(images):
-        pairs = [(captions[i], start_captions[i])]
-        if has_positive[i]:
-            pairs.append((positives[i], start_positives[i]))
+    for i, image in enumerate(f.images):
+        pairs = [(f.captions[i], f.start_captions[i])]
+        if f.has_positive[i]:
+            pairs.append((f.positives[i], f.start_positives[i]))
         for now, before in pairs:
-            lost = dot(start_images[i], before) - dot(image, now) - slack
-            found.append(scale * max(0.0, lost))
+            lost = dot(f.start_images[i], before) - dot(image, now) - slack
+            found.append(f.scale * max(0.0, lost))
     return mean(found)
 
 
@@ -518,56 +440,46 @@ def slow_sigmoid(images, texts, extra, scale, bias):
     return total / max(1, len(images))
 
 
-def slow_siglip(images, captions, scale, bias):
-    return slow_sigmoid(images, captions, [], scale, bias)
+def slow_siglip(f):
+    return slow_sigmoid(f.images, f.captions, [], f.scale, f.bias)
 
 
-def slow_siglip_negatives(images, captions, negatives, scale, has_negative, bias):
-    return slow_sigmoid(images, captions, listed(negatives, has_negative), scale, bias)
+def slow_siglip_negatives(f):
+    return slow_sigmoid(f.images, f.captions, listed(f.negatives, f.has_negative), f.scale, f.bias)
 
 
-def slow_siglip_negclip(
-    images,
-    captions,
-    negatives,
-    hard_images,
-    hard_captions,
-    hard_negatives,
-    scale,
-    has_negative,
-    hard_has_negative,
-    bias,
-):
-    extra = listed(negatives, has_negative) + listed(hard_negatives, hard_has_negative)
-    return slow_sigmoid(images + hard_images, captions + hard_captions, extra, scale, bias)
+def slow_siglip_negclip(f):
+    extra = listed(f.negatives, f.has_negative) + listed(f.hard_negatives, f.hard_has_negative)
+    return slow_sigmoid(
+        f.images + f.hard_images, f.captions + f.hard_captions, extra, f.scale, f.bias
+    )
 
 
-def slow_siglip_own(images, captions, negatives, scale, has_negative, bias):
-    del captions
+def slow_siglip_own(f):
     found = []
-    for i, image in enumerate(images):
-        own = listed([negatives[i]], [has_negative[i]])
+    for i, image in enumerate(f.images):
+        own = listed([f.negatives[i]], [f.has_negative[i]])
         if own:
-            found.append(mean([math.log(1 + math.exp(scale * dot(image, n) + bias)) for n in own]))
+            found.append(
+                mean([math.log(1 + math.exp(f.scale * dot(image, n) + f.bias)) for n in own])
+            )
     return mean(found)
 
 
-def slow_siglip_positives(images, positives, scale, has_positive, bias):
-    chosen = [i for i, yes in enumerate(has_positive) if yes]
-    there = [[part[i] for i in chosen] for part in (images, positives)]
-    return slow_sigmoid(*there, [], scale, bias)
+def slow_siglip_positives(f):
+    chosen = [i for i, yes in enumerate(f.has_positive) if yes]
+    there = [[part[i] for i in chosen] for part in (f.images, f.positives)]
+    return slow_sigmoid(*there, [], f.scale, f.bias)
 
 
-def slow_siglip_trohn_img(
-    images, captions, negative_images, negatives, scale, has_negative_image, has_negative, bias
-):
-    twins = [i for i in range(len(images)) if has_negative_image[i] and has_negative[i][0]]
+def slow_siglip_trohn_img(f):
+    twins = [i for i in range(len(f.images)) if f.has_negative_image[i] and f.has_negative[i][0]]
     return slow_sigmoid(
-        images + [negative_images[i] for i in twins],
-        captions + [negatives[i][0] for i in twins],
+        f.images + [f.negative_images[i] for i in twins],
+        f.captions + [f.negatives[i][0] for i in twins],
         [],
-        scale,
-        bias,
+        f.scale,
+        f.bias,
     )
 
 
@@ -625,91 +537,89 @@ OURS = {"listwise", "hinge", "agreement", "agreement-images", "counterpart", "ho
 # --- against the references --------------------------------------------------------------------
 
 
-def plainly(name, given):
-    bias = {"bias": BIAS} if name.startswith("siglip") else {}
-    return {part: given[part].tolist() for part in wanted(name)} | bias
+def fields(name, given, **others):
+    """What a term reads, as lists of floats."""
+    own = {"scale": SCALE, "bias": BIAS} | {part: given[part].tolist() for part in wanted(name)}
+    return SimpleNamespace(**own | others)
 
 
-def slowly(reference, name, given, options, scale=SCALE, **others):
-    return reference(**plainly(name, given) | others, scale=scale, **options)
-
-
-def constants(name, plain, options):
-    return CONSTANTS[name](**plain, scale=SCALE, **options) if name in CONSTANTS else {}
+def constants(name, given, options):
+    return CONSTANTS[name](fields(name, given), **options) if name in CONSTANTS else {}
 
 
 def slow_gradient(reference, name, given, options, part, step=1e-6):
     """Central differences, one number after the other."""
-    plain, slopes = plainly(name, given), []
-    plain |= constants(name, plain, options)
+    fixed, slopes = constants(name, given, options), []
     for place in range(given[part].numel()):
         ends = []
         for sign in (1, -1):
             moved = given[part].clone()
             moved.view(-1)[place] += sign * step
-            ends.append(reference(**plain | {part: moved.tolist()}, scale=SCALE, **options))
+            ends.append(
+                reference(fields(name, given, **{part: moved.tolist()}), **options, **fixed)
+            )
         slopes.append((ends[0] - ends[1]) / (2 * step))
     return torch.tensor(slopes, dtype=torch.float64).view_as(given[part])
 
 
+def slope(reference, name, given, options, number, middle):
+    """Of the scale or the bias."""
+    fixed = constants(name, given, options)
+    ends = [
+        reference(fields(name, given, **{number: middle + step}), **options, **fixed)
+        for step in (1e-6, -1e-6)
+    ]
+    return (ends[0] - ends[1]) / 2e-6
+
+
+def agree(reference, name, given, options):
+    """The gradients, if the value is that of the reference."""
+    value, grads = value_and_gradients(name, given, options)
+    expected = reference(fields(name, given), **options)
+    assert value == pytest.approx(expected, abs=1e-12, rel=1e-12), (name, options)
+    return grads
+
+
 @pytest.mark.parametrize("there", ["all", "some", "none"])
-@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
-def test_values_and_gradients_agree_with_a_slow_reference(name, reference, options, there):
-    for sizes in SIZES:
+def test_values_and_gradients_agree_with_a_slow_reference(there):
+    for (name, reference, options), sizes in product(REFERENCES, SIZES):
         given = parts(sizes, there)
-        value, grads = value_and_gradients(name, given, options)
-        assert value == pytest.approx(slowly(reference, name, given, options), abs=1e-12, rel=1e-12)
+        grads = agree(reference, name, given, options)
         if name == "rank" and (given["has_negative"].sum(0) == 1).any():
             continue  # a negative alone is exactly at its threshold, where the slope jumps
         vectors = [part for part in wanted(name) if given[part].is_floating_point()]
-        assert grads.keys() <= {*vectors, "scale", "bias"}
+        assert grads.keys() <= {*vectors, "scale", "bias"}, name
         for part in vectors:
             found = grads.get(part, torch.zeros_like(given[part]))
             if part.startswith("start_"):
-                assert not found.any()
+                assert not found.any(), name
                 continue
             expected = slow_gradient(reference, name, given, options, part)
-            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7, msg=f"{name} {part}")
 
 
-@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
-def test_values_agree_whatever_is_missing(name, reference, options):
+def test_values_agree_whatever_is_missing():
     """Such as a dense negative without its caption, or an image without its negative."""
-    with torch.autograd.set_detect_anomaly(
-        True
-    ):  # a NaN on the way back is an error even if dropped
-        for seed in range(25):
-            given = parts((3, 2, 2), "some", seed)
-            value, grads = value_and_gradients(name, given, options)
-            expected = slowly(reference, name, given, options)
-            assert value == pytest.approx(expected, abs=1e-12, rel=1e-12)
-            assert all(grad.isfinite().all() for grad in grads.values())
+    for name, reference, options in REFERENCES:
+        with torch.autograd.set_detect_anomaly(True):  # a NaN on the way back is an error
+            for seed in range(25):
+                grads = agree(reference, name, parts((3, 2, 2), "some", seed), options)
+                assert all(grad.isfinite().all() for grad in grads.values()), name
 
 
-@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
-def test_the_scale_has_its_gradient_or_none_at_all(name, reference, options):
+def test_scale_and_bias_have_their_gradients_or_none_at_all():
     given = parts((4, 3, 2), "some", seed=1)
-    _, grads = value_and_gradients(name, given, options)
-    fixed = constants(name, plainly(name, given), options)
-    ends = [
-        slowly(reference, name, given, options, SCALE + step, **fixed) for step in (1e-6, -1e-6)
-    ]
-    if name in SCALELESS:
-        assert "scale" not in grads and ends[0] == ends[1]
-    elif name in OURS:
-        assert "scale" not in grads and ends[0] != ends[1]
-    else:
-        assert float(grads["scale"]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
-
-
-@pytest.mark.parametrize(("name", "reference", "options"), REFERENCES)
-def test_only_sigmoid_losses_have_a_gradient_of_the_bias(name, reference, options):
-    given = parts((4, 3, 2), "some", seed=1)
-    _, grads = value_and_gradients(name, given, options)
-    assert ("bias" in grads) == name.startswith("siglip")
-    if "bias" in grads:
-        ends = [slowly(reference, name, given, options, bias=BIAS + h) for h in (1e-6, -1e-6)]
-        assert float(grads["bias"]) == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-6)
+    for name, reference, options in REFERENCES:
+        _, grads = value_and_gradients(name, given, options)
+        expected = slope(reference, name, given, options, "scale", SCALE)
+        assert ("scale" in grads) == (name not in SCALELESS | OURS), name
+        assert (expected == 0) == (name in SCALELESS), name
+        if "scale" in grads:
+            assert float(grads["scale"]) == pytest.approx(expected, rel=1e-6), name
+        assert ("bias" in grads) == name.startswith("siglip")
+        if "bias" in grads:
+            expected = slope(reference, name, given, options, "bias", BIAS)
+            assert float(grads["bias"]) == pytest.approx(expected, rel=1e-6), name
 
 
 def test_every_term_has_a_reference():

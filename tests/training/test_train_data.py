@@ -30,7 +30,8 @@ from train_data_support import (
 
 from counterpoint._util import cluster
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Problems, Setting
+from counterpoint.training.data.loading import Problems, Setting
+from counterpoint.training.recipe import DataConfig
 
 
 @pytest.fixture

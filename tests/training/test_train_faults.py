@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import socket
-import tarfile
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +12,9 @@ import pytest
 import torch
 from errors import raises
 from open_clip_models import TEXT
-from PIL import Image
 from processes import ended, start
 from safetensors.torch import load_file
-from train_data_support import SIZE, opened, rows_of, training_file
+from train_data_support import SIZE, opened, rows_of, training_file, write_shard
 from training import last_checkpoint, run_small, tiny_start, weights, written
 
 from counterpoint.training import loop
@@ -84,35 +81,16 @@ def test_lists_that_do_not_fit_are_told_before_training(tmp_path, columns, confi
         opened(changed(tmp_path, **columns), **config)
 
 
-def test_what_is_not_asked_for_need_not_have_types(tmp_path):
-    types = [["swap"] * (n % 4) for n in range(SIZE)]
-    path = changed(tmp_path, negative_types=types)
-    batch = opened(path, batch=SIZE, only="swap", positives=False).batch(0, 0)
-    assert batch.positives is None and bool(batch.has_negative.any())
-
-
 def test_hard_images_need_another_sample(tmp_path):
     path = training_file(tmp_path, rows_of(2)[1:])
-    with raises("E-SAMPLES-FEW", 1):
+    with raises("E-SAMPLES-FEW", "hard images"):
         opened(path, batch=1, hard_images=3)
-
-
-def shard(path: Path, samples: list[dict]) -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(buffer, "PNG")
-    with tarfile.open(path, "w") as tar:
-        for number, sample in enumerate(samples):
-            for ending, data in (("png", buffer.getvalue()), ("json", json.dumps(sample).encode())):
-                info = tarfile.TarInfo(f"{path.stem}-{number}.{ending}")
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
 
 
 def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "shards").mkdir()
-    shard(tmp_path / "shards/a.tar", [{"caption": "x"}] * 260)
-    shard(tmp_path / "shards/b.tar", [{"caption": "x", "negatives": ["y"]}] * 40)
+    write_shard(tmp_path / "shards/a.tar", [{"caption": "x"}] * 260)
+    write_shard(tmp_path / "shards/b.tar", [{"caption": "x", "negatives": ["y"]}] * 40)
     data = opened(tmp_path / "shards", batch=300, kind="webdataset", positives=False)
     assert int(data.batch(0, 0).has_negative.sum()) == 40
 
@@ -132,7 +110,7 @@ def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch
 )
 def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, only, code, field):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
+    write_shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
     with raises(code, tmp_path / "a.tar", field or ""):
         opened(tmp_path / "a.tar", batch=2, kind="webdataset", positives=False, only=only)
 
@@ -288,26 +266,13 @@ def test_problems_before_a_kill_are_told_after_it(tmp_path, monkeypatch):
 # --- told before the first step ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "data"),
-    [
-        (["benchmarks=[world-swp]"], "E-BENCHMARK-UNKNOWN", {"name": "world-swp"}),
-        (["data.path=nix.parquet"], "E-FILE-MISSING", {"path": Path("nix.parquet")}),
-        (["data.images=nowhere"], "E-FOLDER-MISSING", {"path": Path("nowhere")}),
-    ],
-)
-def test_what_is_missing_is_told_before_a_model_is_loaded(
-    tmp_path, monkeypatch, changes, code, data
-):
+def test_what_is_missing_is_told_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "build", lambda *_: pytest.fail("too late"))
     given = (f"data.path={training_file(tmp_path)}", f"out={tmp_path / 'run'}", "device=cpu")
-    with raises(code, *data.values()):
-        train(load_recipe("hp-hn", [*given, *changes]))
-
-
-def test_mistakes_are_told_at_once_and_by_their_names():
-    changes = ["loss.foo.weight=1", "lr=abc", "hn_wieght=3", "hn_weight=-1", "lora=none"]
-    keys = ["loss.foo.weight", "hn_weight", "lr", "hn_wieght"]
-    with raises("E-RECIPE-INVALID", *keys) as told:
-        load_recipe("hp-hn", changes, world=True)
-    assert "did you mean 'hn_weight'" in str(told.value)
+    for change, code in (
+        ("benchmarks=[world-swp]", "E-BENCHMARK-UNKNOWN"),
+        ("data.path=nix.parquet", "E-FILE-MISSING"),
+        ("data.images=nowhere", "E-FOLDER-MISSING"),
+    ):
+        with raises(code, change.partition("=")[2].strip("[]")):
+            train(load_recipe("hp-hn", [*given, change]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections import Counter
@@ -11,9 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-import webdataset
 from open_clip_models import CLIP, load, save_model
 from PIL import Image
+from train_data_support import write_tar
 from training import same, weights
 from typer.testing import CliRunner
 
@@ -94,14 +95,15 @@ def neighbours(folder: Path) -> Path:
 
 
 def shards(folder: Path) -> Path:
-    folder.mkdir()
-    for shard in range(2):
-        with webdataset.TarWriter(str(folder / f"train-{shard:02}.tar")) as writer:
-            for number, (colour, shape) in enumerate(things()):
-                if number % 2 == shard:
-                    said = {"caption": f"a {colour} {shape}", **texts(colour, shape)}
-                    image = picture(colour, shape)
-                    writer.write({"__key__": f"{number:04}", "png": image, "json": said})
+    members: list[list[tuple[str, bytes]]] = [[], []]
+    for number, (colour, shape) in enumerate(things()):
+        image = io.BytesIO()
+        picture(colour, shape).save(image, "PNG")
+        said = {"caption": f"a {colour} {shape}", **texts(colour, shape)}
+        parts = (("png", image.getvalue()), ("json", json.dumps(said).encode()))
+        members[number % 2] += [(f"{number:04}.{ending}", content) for ending, content in parts]
+    for shard, some in enumerate(members):
+        write_tar(folder / f"train-{shard:02}.tar", some)
     return folder
 
 

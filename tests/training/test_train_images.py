@@ -15,9 +15,11 @@ from torchvision.transforms import Compose, RandomErasing
 from train_data_support import preprocess, same, tokenize, training_file
 
 from counterpoint._util.children import NICE
+from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting
-from counterpoint.training.data.images import Pixels, decode
+from counterpoint.training.data.loading import Setting
+from counterpoint.training.data.samples import decode
+from counterpoint.training.recipe import DataConfig
 
 
 def jpeg(size=(640, 480)) -> bytes:
@@ -47,8 +49,8 @@ def test_the_end_of_a_preprocessing_may_be_left_to_the_device(tmp_path):
     path = training_file(tmp_path)
     config = DataConfig(kind="pairs", path=path, workers=0, negative_images=True, hard_images=2)
     whole, split = (open_data(Setting(config, transform(), tokenize, 6, 0)) for _ in range(2))
-    split.pixels = Pixels(transform())  # as on a GPU
-    assert split.pixels.splits and not whole.pixels.splits
+    assert whole.split is None
+    split.split = split_transform(transform())  # as on a GPU
     prepared = split.prepare(1, 1).content
     assert prepared.images.dtype == prepared.hard.images.dtype == torch.uint8
     assert prepared.images.permute(0, 2, 3, 1).is_contiguous()  # no worker sorts it by colour
@@ -77,27 +79,18 @@ def test_workers_give_way_to_the_process_that_trains(tmp_path):
     stream.close()
 
 
-def test_a_preprocessing_of_another_make_is_not_taken_apart():
-    image = Image.new("RGB", (40, 50), (9, 8, 7))
+def test_what_is_more_than_a_normalisation_is_not_taken_apart():
     for whole in (preprocess, Compose([*transform().transforms, RandomErasing(1.0)])):
-        pixels = Pixels(whole)
-        assert not pixels.splits
-        torch.manual_seed(0)
-        found = pixels.rest(pixels.first(image))
-        torch.manual_seed(0)
-        assert torch.equal(found, whole(image))
+        assert split_transform(whole) is None
 
 
 def test_an_augmentation_of_the_picture_may_be_taken_apart():
-    augmenting, rng = (
-        image_transform_v2(PreprocessCfg(size=32), is_train=True),
-        np.random.default_rng(1),
-    )
+    augmenting = image_transform_v2(PreprocessCfg(size=32), is_train=True)
+    rng = np.random.default_rng(1)
     image = Image.fromarray(rng.integers(0, 255, (50, 60, 3), dtype=np.uint8))
-    pixels = Pixels(augmenting)
-    assert pixels.splits
+    first, levels = split_transform(augmenting)
     torch.manual_seed(3)
-    found = pixels.rest(pixels.first(image))
+    found = levels(torch.from_numpy(first(image)).permute(2, 0, 1)[None])[0]
     torch.manual_seed(3)
     assert torch.equal(found, augmenting(image))
 

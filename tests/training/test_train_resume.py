@@ -22,6 +22,7 @@ from training import (
     broken_off,
     everything,
     last_checkpoint,
+    one_thread,
     run_small,
     same,
     small_recipe,
@@ -45,9 +46,8 @@ CPU = torch.device("cpu")
 ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a state of its own
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
+LOGGED = ("step", "loss", "lr", "scale")
+__all__ = ["one_thread"]  # fixtures
 
 
 @pytest.mark.parametrize("extra", [(), ODD, ("lora.rank=2",), ("precision=bf16",)])
@@ -59,8 +59,9 @@ def test_broken_off_at_any_step(tmp_path, monkeypatch, extra):
         run_small(tmp_path, *extra, out=f"at{at}")
         assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
         assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
-        steps = [line["step"] for line in log_of(tmp_path / f"at{at}")]
-        assert steps == [1, 2, 3, 4, 5, 6]
+        logs = [log_of(tmp_path / out) for out in (f"at{at}", "whole")]
+        resumed, whole = ([[line[k] for k in LOGGED] for line in log] for log in logs)
+        assert resumed == whole and [step for step, *_ in whole] == [1, 2, 3, 4, 5, 6]
 
 
 SOFTMAX = [
@@ -97,16 +98,6 @@ def test_half_precision_leaves_float32_as_it_was(tmp_path):
 
 def log_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-
-
-def test_losses_go_on_where_they_were(tmp_path, monkeypatch):
-    run_small(tmp_path, *ODD, out="whole")
-    broken_off(tmp_path, monkeypatch, 3, *ODD, out="two")
-    run_small(tmp_path, *ODD, out="two")
-    for one, two in zip(log_of(tmp_path / "whole"), log_of(tmp_path / "two"), strict=True):
-        assert [one[k] for k in ("step", "loss", "lr", "scale")] == [
-            two[k] for k in ("step", "loss", "lr", "scale")
-        ]
 
 
 def train_slowly(path: str, pause: float) -> None:
@@ -203,22 +194,19 @@ def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
 # --- refusals ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
+def test_another_recipe_is_refused_by_its_first_difference(tmp_path, monkeypatch):
+    broken_off(tmp_path, monkeypatch, 3, out="run")
+    for change, key in (
         ("lr=1e-4", "lr"),
         ("hn_weight=0.5", "loss.negatives.weight"),
         ("only=swap", "data.only"),
         ("lora.rank=2", "lora.alpha"),
         ("seed=3", "seed"),
         ("steps=7", "steps"),
-    ],
-)
-def test_another_recipe_is_refused_by_its_first_difference(tmp_path, monkeypatch, change, key):
-    broken_off(tmp_path, monkeypatch, 3, out="run")
-    with raises("E-OUTPUT-EXISTS", key) as caught:
-        run_small(tmp_path, change)
-    assert "\n" not in str(caught.value)
+    ):
+        with raises("E-OUTPUT-EXISTS", key) as caught:
+            run_small(tmp_path, change)
+        assert "\n" not in str(caught.value)
 
 
 def test_what_changes_no_weight_may_change(tmp_path, monkeypatch):

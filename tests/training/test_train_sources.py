@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -13,15 +11,26 @@ import pytest
 import webdataset
 from errors import raises
 from PIL import Image
-from train_data_support import SIZE, colour, opened, paint, rows_of, said, same, training_file
+from train_data_support import (
+    SIZE,
+    colour,
+    opened,
+    paint,
+    png,
+    rows_of,
+    said,
+    same,
+    training_file,
+    write_tar,
+)
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.generation.export.training import export_training
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import TrainingData
-from counterpoint.training.data.images import decode
+from counterpoint.training.data.loading import TrainingData
+from counterpoint.training.data.samples import decode
 
 
 def epoch_of(data: TrainingData, epoch: int) -> list[Batch]:
@@ -176,7 +185,7 @@ def test_broken_samples_of_shards(shards):
     members = {
         "a.png": b"no image",
         "a.json": b'{"caption": "a"}',
-        "b.png": (image := _png(colour(1))),
+        "b.png": (image := png(colour(1))),
         "b.json": b"[" * 100_000,
         "c.png": image,
         "c.txt": b"caption c\n",
@@ -184,11 +193,7 @@ def test_broken_samples_of_shards(shards):
         "e.png": image,
         "e.json": json.dumps({"caption": "e", "negatives": ["f"], "positives": ["g"]}).encode(),
     }
-    with tarfile.open(shards / "odd.tar", "w") as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    write_tar(shards / "odd.tar", members.items())
     data = opened([shards / "train-00.tar", shards / "odd.tar"], batch=8, kind="webdataset")
     batch = data.batch(0, 0)
     assert len(batch.samples) == 8
@@ -196,12 +201,6 @@ def test_broken_samples_of_shards(shards):
     told = "\n".join(data.problems.told())
     assert "not an image" in told and "nested too deeply" in told
     assert data.problems.counts["samples without an image or a caption: left out"] == 1
-
-
-def _png(rgb: tuple[int, int, int]) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 8), rgb).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def test_shards_that_are_none(shards, tmp_path):

@@ -35,8 +35,7 @@ from training import (
 from counterpoint.training import loop
 from counterpoint.training.batches import Batch, only, pack, split, unpack
 from counterpoint.training.losses import terms as losses
-from counterpoint.training.model import decayed, groups, prepare
-from counterpoint.training.setup import build
+from counterpoint.training.setup import build, decayed, groups, prepare
 from counterpoint.training.steps import Loss, Stepper, clip_gradients, tokens_read, update
 from counterpoint.training.towers import Towers, open_start
 

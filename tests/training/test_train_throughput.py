@@ -14,12 +14,11 @@ from open_clip_models import CLIP, load, save_model
 from torch._dynamo.utils import counters
 from training import last_checkpoint, run_small, same, small_recipe, weights
 
+from counterpoint.models import split_transform
 from counterpoint.training import loop
-from counterpoint.training.data.images import Pixels
 from counterpoint.training.logs import Meter
-from counterpoint.training.model import compile_blocks
 from counterpoint.training.processes import Ranks
-from counterpoint.training.setup import build
+from counterpoint.training.setup import build, compile_blocks
 from counterpoint.training.steps import update
 from counterpoint.training.towers import Towers
 
@@ -157,12 +156,11 @@ def test_without_a_gpu_all_waiting_counts(monkeypatch):
 def test_the_data_is_given_a_preprocessing_that_it_can_take_apart(tmp_path):
     """On a GPU whole levels then travel; what they become there is what it makes here."""
     run = build(small_recipe(tmp_path), CPU)
-    pixels = Pixels(run.data.setting.preprocess)
-    assert pixels.splits
+    _, made = split_transform(run.data.setting.preprocess)
     levels = torch.arange(256, dtype=torch.uint8).expand(3, 256)[None, :, :, None]
     mean, std = (torch.tensor(v)[:, None] for v in ([0.5, 0.4, 0.3], [0.2, 0.25, 0.3]))
     expected = (torch.arange(256.0).expand(3, 256) / 255 - mean) / std
-    assert torch.equal(pixels.rest(levels)[0, :, :, 0], expected)
+    assert torch.equal(made(levels)[0, :, :, 0], expected)
 
 
 # --- half precision ----------------------------------------------------------------------------

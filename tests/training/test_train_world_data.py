@@ -20,8 +20,9 @@ from counterpoint._util.random_numbers import fold, key, uniforms
 from counterpoint.benchmarks import Options, find_benchmark
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting
+from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.world import WorldData
+from counterpoint.training.recipe import DataConfig
 from counterpoint.world.arrays import (
     FEATURES,
     FIRST,

@@ -12,8 +12,7 @@ import pytest
 import torch
 from errors import raises
 from hf_models import clip as hf_clip, save as save_hf
-from test_train_changed_data import shard
-from train_data_support import colour, paint
+from train_data_support import colour, paint, write_shard
 from training import one_thread, run_small, tiny_start
 from typer.testing import CliRunner
 
@@ -183,7 +182,7 @@ def test_evaluations_on_the_way_and_the_best_model_have_it(tmp_path):
 
 def test_texts_of_shards_and_of_a_type(tmp_path):
     path = tmp_path / "shards" / "a.tar"
-    shard(path, [f"A dog, {n}" for n in range(12)])
+    write_shard(path, [{"caption": f"A dog, {n}", "negatives": ["none"]} for n in range(12)])
     trained(tmp_path, "data.kind=webdataset", f"data.path={path.parent}")
     of_shards = read_records([str(tmp_path / "run" / TRAINED_ON)])
     texts = [*(f"a dog {n}" for n in range(12)), "none"]

@@ -141,7 +141,7 @@ EXTRAS: Final = {
     ),
     "ray": "ray",
     "submitit": "slurm",
-    **dict.fromkeys(("pydantic", "tensorboard", "webdataset", "yaml"), "train"),
+    **dict.fromkeys(("pydantic", "tensorboard", "yaml"), "train"),
     **dict.fromkeys(("accelerate", "gguf", "sentencepiece", "transformers"), "vlm"),
     **dict.fromkeys(
         ("django_htmx", "fastapi", "krippendorff", "psycopg", "sqlalchemy", "uvicorn"), "studio"

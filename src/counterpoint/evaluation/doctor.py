@@ -149,12 +149,9 @@ def _look_at_images(cases: Cases, open_them: bool, progress: Progress) -> ImageH
     found = dict(zip(paths, in_threads(look, pictures), strict=True))
     missing = {path: why for path, (there, why) in found.items() if not there}
     unreadable = {path: why for path, (there, why) in found.items() if there and why}
-    return ImageHealth(len(paths), missing, unreadable, _cases_without(cases, missing | unreadable))
-
-
-def _cases_without(cases: Cases, bad: dict[str, str]) -> int:
-    rows = cases.frame["images"].to_list()
-    return sum(any(image["path"] in bad for image in images) for images in rows)
+    bad, rows = missing | unreadable, cases.frame["images"].to_list()
+    without = sum(any(image["path"] in bad for image in images) for images in rows)
+    return ImageHealth(len(paths), missing, unreadable, without)
 
 
 def _defects(cases: Cases, benchmark: str) -> Iterator[Defect]:
@@ -244,14 +241,10 @@ def _same_bag(cases: Cases) -> np.ndarray:
     marks = np.zeros(len(cases), dtype=bool)
     for number, (captions, truth) in enumerate(cases.frame.select("captions", "truth").iter_rows()):
         true = set(truth)
-        bags: list[Counter[str]] = [_bag(text) for text in captions]
+        bags = [Counter(re.findall(r"[\w']+", text.lower())) for text in captions]
         original = bags[truth[0]]
         marks[number] = any(bag == original for i, bag in enumerate(bags) if i not in true)
     return marks
-
-
-def _bag(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[\w']+", text.lower()))
 
 
 # --- defects -----------------------------------------------------------------------------------
@@ -271,12 +264,11 @@ def with_clean(runs: Sequence[Run]) -> list[Run]:
 
     A benchmark in which nothing is wrong stays alone.
     """
-    return [replace(run, parts=_both(run)) for run in runs]
-
-
-def _both(run: Run) -> dict[str, Part]:
-    both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
-    return {part.benchmark: part for part in both}
+    found = []
+    for run in runs:
+        both = [each for part in run.parts.values() for each in (part, _clean_part(part))]
+        found.append(replace(run, parts={part.benchmark: part for part in both}))
+    return found
 
 
 def _clean_part(part: Part) -> Part:

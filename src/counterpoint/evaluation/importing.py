@@ -12,7 +12,6 @@ each pair, as tables are published for Winoground:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -214,7 +213,7 @@ def _read_text(path: Path) -> pl.DataFrame:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError("E-FILE-UNREADABLE", f"{path}: not a readable table: {error}.") from None
-    rows = [_fields(line) for line in lines if line.strip()]
+    rows = [line.split("\u00a0" if "\u00a0" in line else "\t") for line in lines if line.strip()]
     if not rows or len(set(rows[0])) < len(rows[0]):
         raise DataError(
             "E-FILE-MALFORMED", f"{path}: the first line should name the columns, each once."
@@ -225,12 +224,4 @@ def _read_text(path: Path) -> pl.DataFrame:
                 "E-FILE-MALFORMED",
                 f"{path}: line {number} has {len(row)} fields and the header {len(rows[0])}.",
             )
-    return pl.DataFrame(rows[1:], schema=_texts(rows[0]), orient="row")
-
-
-def _fields(line: str) -> list[str]:
-    return line.split("\u00a0" if "\u00a0" in line else "\t")
-
-
-def _texts(names: Iterable[str]) -> dict[str, pl.DataType]:
-    return {name: pl.String() for name in names}
+    return pl.DataFrame(rows[1:], schema=dict.fromkeys(rows[0], pl.String()), orient="row")

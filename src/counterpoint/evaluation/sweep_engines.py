@@ -87,17 +87,14 @@ def _on_devices(jobs: Sequence[CellJob], devices: Sequence[str]) -> None:
                 job, device = running.pop(ended)
                 ended.join()
                 free.append(device)
-                if ended.exitcode:
-                    record_crash(job, _ended(ended.exitcode))
+                if status := ended.exitcode:
+                    killed = f"by signal {-status}, probably out of memory"
+                    how = killed if status < 0 else f"with status {status}"
+                    record_crash(job, f"its process ended {how}.")
     finally:
         for left in running:
             left.terminate()
             left.join()
-
-
-def _ended(status: int) -> str:
-    how = f"by signal {-status}, probably out of memory" if status < 0 else f"with status {status}"
-    return f"its process ended {how}."
 
 
 def _on_ray(jobs: Sequence[CellJob], address: str, workers: int | None) -> None:

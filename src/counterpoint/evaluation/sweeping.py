@@ -264,11 +264,13 @@ def _evaluate(
     job: CellJob, benchmarks: Sequence[LoadedBenchmark], device: str, progress: Progress | None
 ) -> None:
     settings = {key: value for key, value in job.settings.items() if key != "data"}
+    names = [one.name for one in benchmarks]
+    short = slug(names[0])[:60] if len(names) == 1 else f"{len(names)}-benchmarks"
     before, start = _size(default_store()), time.monotonic()
     run: Run = evaluate(
         job.model,
         benchmarks,
-        out=job.folder / _run_name([one.name for one in benchmarks]),
+        out=job.folder / f"{short}-{digest(*names).hex()[:6]}",
         device=device,
         progress=progress,
         **settings,
@@ -280,12 +282,9 @@ def _evaluate(
     folder = 0 if run.folder is None else _size(run.folder)
     if stored > 0:  # else all of it was stored: this says nothing about the next model
         sizes = len(plan.pictures), len(plan.captions), pairs
-        _add_cost(job, Cost(seconds, *sizes, stored, folder))
-
-
-def _run_name(benchmarks: Sequence[str]) -> str:
-    short = slug(benchmarks[0])[:60] if len(benchmarks) == 1 else f"{len(benchmarks)}-benchmarks"
-    return f"{short}-{digest(*benchmarks).hex()[:6]}"
+        cost = Cost(seconds, *sizes, stored, folder)._asdict()
+        path = job.folder / _COSTS
+        write_json(path, {"costs": [*_read(path).get("costs", []), cost]}, RunError)
 
 
 def record(job: CellJob, failed: Mapping[str, str]) -> None:
@@ -295,11 +294,6 @@ def record(job: CellJob, failed: Mapping[str, str]) -> None:
         write_json(path, {"model": job.model, "failed": dict(failed)}, RunError)
     else:
         path.unlink(missing_ok=True)
-
-
-def _add_cost(job: CellJob, cost: Cost) -> None:
-    path = job.folder / _COSTS
-    write_json(path, {"costs": [*_read(path).get("costs", []), cost._asdict()]}, RunError)
 
 
 def record_crash(job: CellJob, why: str) -> None:

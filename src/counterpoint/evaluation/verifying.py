@@ -155,7 +155,9 @@ def _beside(
     except RunError as error:  # scored in a way that this protocol cannot be computed from
         for value in values.iter_rows(named=True):
             if value["metric"] in METRICS:
-                yield _check(_unknown(part, value), part, average, value, str(error))
+                of = part.benchmark, value["group"], value["metric"]
+                none = Row("", *of, math.nan, math.nan, math.nan, 0, 0, None)
+                yield _check(none, part, average, value, str(error))
         return
     why = why_incomplete(part, used, alone.manifest.get("options", {}))
     found = {
@@ -207,11 +209,6 @@ def published_id(benchmark: str) -> str:
     kept = [part for part in options.split(",") if part and not part.endswith("=plain")]
     kept = [part for part in kept if not part.startswith(("seed=", "seeds=", "tests="))]
     return f"{name}:{','.join(kept)}" if kept else name
-
-
-def _unknown(part: Part, value: dict[str, str]) -> Row:
-    nan = math.nan
-    return Row("", part.benchmark, value["group"], value["metric"], nan, nan, nan, 0, 0, None)
 
 
 def _ours(row: Row, part: Part, average: str) -> Check:

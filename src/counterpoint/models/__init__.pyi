@@ -4,6 +4,7 @@ from .hub import (
     hub_or_cache as hub_or_cache,
     pretrained as pretrained,
 )
+from .pixels import split_transform as split_transform
 from .registry import (
     DEVICES as DEVICES,
     EXAMPLES as EXAMPLES,

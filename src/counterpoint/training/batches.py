@@ -80,6 +80,12 @@ def pack(batch: Batch, pad: int = 0) -> tuple[Tensor, Tensor]:
     return torch.cat(images), torch.cat(padded)
 
 
+def cut_padding(tokens: Tensor, pad: int) -> Tensor:
+    """Token ids (n, context) without the columns that are padding for all."""
+    used = (tokens != pad).any(dim=0).nonzero()
+    return tokens[:, : int(used.max()) + 1] if len(used) else tokens[:, :1]
+
+
 def unpack(
     batch: Batch,
     images: Tensor,

@@ -37,7 +37,7 @@ from counterpoint.evaluation import (
     write_record,
 )
 from counterpoint.models import TRAINED_ON
-from counterpoint.training.data.base import Problems
+from counterpoint.training.data.loading import Problems
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.steps import TrainingRun
 
@@ -149,6 +149,15 @@ def capture(run: TrainingRun, step: int) -> Checkpoint:
     return Checkpoint(step, state, weights, optimiser)
 
 
+def resume(run: TrainingRun) -> int:
+    """Restore the last checkpoint; returns the number of steps that are done."""
+    saved = load_last(run.recipe.folder, run.ranks.device)
+    if saved is None:
+        return 0
+    restore(run, saved)
+    return saved.step
+
+
 def restore(run: TrainingRun, saved: Checkpoint) -> None:
     try:
         _restore(run, saved)
@@ -165,9 +174,20 @@ def restore(run: TrainingRun, saved: Checkpoint) -> None:
 
 @torch.no_grad()
 def _restore(run: TrainingRun, saved: Checkpoint) -> None:
-    _refuse_other_start(run, saved)
-    refuse_other_data(run.recipe.folder, saved.state.get("data"), run.data.contents, "data")
-    _refuse_other_size(run, saved)
+    folder = run.recipe.folder
+    if saved.state["start"] != run.fingerprint:
+        raise RunError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} was begun from other weights than {run.recipe.model} has now; "
+            "name another folder: out=FOLDER.",
+        )
+    refuse_other_data(folder, saved.state.get("data"), run.data.contents, "data")
+    if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
+        raise RunError(
+            "E-OUTPUT-EXISTS",
+            f"{folder} was begun for {shown(saved.state['steps'])} steps and it would be "
+            f"{run.steps} now: the data has changed; name another folder: out=FOLDER.",
+        )
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
     for name, buffer in run.model.buffers().items():
@@ -233,19 +253,9 @@ def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
     return states
 
 
-def _refuse_other_start(run: TrainingRun, saved: Checkpoint) -> None:
-    if saved.state["start"] != run.fingerprint:
-        raise RunError(
-            "E-OUTPUT-EXISTS",
-            f"{run.recipe.folder} was begun from other weights than {run.recipe.model} has now; "
-            "name another folder: out=FOLDER.",
-        )
-
-
 def refuse_other_data(folder: Path, before: object, now: Mapping[str, str], section: str) -> None:
-    """Raise if the data of a section of the recipe is not what it was; older runs do not say."""
-    if not isinstance(before, dict):
-        return
+    """Raise if the data of a section of the recipe is not what it was."""
+    before = before if isinstance(before, dict) else {}
     changed = [part for part in sorted({*before, *now}) if before.get(part) != now.get(part)]
     if changed:
         key = f"{section}.vectors" if changed == ["vectors"] else f"{section}.path"
@@ -263,15 +273,6 @@ def refuse_unlike(folder: Path, run: TrainingRun) -> None:
         path = folder / FOLDER / f"step-{step:08d}" / _STATE
         said: Any = parse_json(path.read_bytes(), path, RunError)
         refuse_other_data(folder, said.get("data"), run.data.contents, "data")
-
-
-def _refuse_other_size(run: TrainingRun, saved: Checkpoint) -> None:
-    if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
-        raise RunError(
-            "E-OUTPUT-EXISTS",
-            f"{run.recipe.folder} was begun for {shown(saved.state['steps'])} steps and it would "
-            f"be {run.steps} now: the data has changed; name another folder: out=FOLDER.",
-        )
 
 
 # --- the folder and its recipe -----------------------------------------------------------------

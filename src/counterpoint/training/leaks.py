@@ -15,6 +15,7 @@ The last two need the photographs. Texts are the same but for case, blanks, punc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,8 +119,9 @@ def refuse_leaks(
     leaks = find_leaks(table, keep_out, images=images, progress=progress)
     if not leaks:
         return
-    counts = {how: sum(leak.how == how for leak in leaks) for how in dict.fromkeys(_hows(leaks))}
-    told = ", ".join(f"{count:,} {how}" for how, count in counts.items())
+    counts = Counter(leak.how for leak in leaks)
+    hows = (how for how in (BY_NAME, BY_CONTENT, BY_LOOK, BY_TEXT) if counts[how])
+    told = ", ".join(f"{counts[how]:,} {how}" for how in hows)
     first, rows = leaks[0], len({leak.row for leak in leaks})
     where = first.where if first.how == BY_TEXT else shown(first.where)
     raise DataError(
@@ -128,10 +130,6 @@ def refuse_leaks(
         f"{shown(first.what)} is in {where}; take them out with "
         "counterpoint.training.without_leaks.",
     )
-
-
-def _hows(leaks: Sequence[Leak]) -> list[str]:
-    return sorted((leak.how for leak in leaks), key=(BY_NAME, BY_CONTENT, BY_LOOK, BY_TEXT).index)
 
 
 # --- both sides ----------------------------------------------------------------------------------

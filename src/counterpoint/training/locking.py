@@ -23,8 +23,7 @@ from counterpoint._util.store import Store, default_store
 from counterpoint.images import Picture
 from counterpoint.models import ImageTrunk, NamedVectors, open_image_vectors
 from counterpoint.scoring import Work, encode_images
-from counterpoint.training.data.base import DataConfig
-from counterpoint.training.recipe import Recipe
+from counterpoint.training.recipe import DataConfig, Recipe
 from counterpoint.training.towers import Start, add_pool, open_start, parts_of
 
 _IN_MEMORY: Final = 2**32  # bytes; more of them are mapped from a file that has no name
@@ -69,7 +68,8 @@ def looking(
 
 
 class LockedImages:
-    """The trunk's outputs, one row per image that differs from all others."""
+    """The trunk's outputs, one row per image that differs from all others. `vectors`: digest of the
+    stored ones; empty if there are none."""
 
     def __init__(
         self,
@@ -85,11 +85,13 @@ class LockedImages:
         return len(self.values)
 
     def row(self, picture: Picture) -> Tensor:
+        """The number of an image. Raises ImageError."""
         if picture not in self._rows:
             raise ImageError("E-IMAGE-UNREADABLE", self._failures[picture])
         return torch.tensor(self._rows[picture])
 
     def take(self, rows: Tensor) -> Tensor:
+        """The features of these numbers (n, ...)."""
         # What is stored in halves is computed with in float32: autocast to bf16 refuses halves.
         return self.values[rows.to(self.values.device)].float()
 

@@ -11,7 +11,6 @@ threads and ranks).
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -34,26 +33,24 @@ from counterpoint.evaluation import (
     mix_weights,
 )
 from counterpoint.models import records_in
-from counterpoint.training.batches import Batch, only
+from counterpoint.training.batches import Batch
 from counterpoint.training.checkpoints import (
     capture,
     claimed,
-    load_last,
     problems_of,
     record_data,
     refuse_unlike,
-    restore,
+    resume,
     save,
     steps_in,
     whole,
 )
 from counterpoint.training.locking import recipe_start
 from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
-from counterpoint.training.model import arithmetic, merged_state
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.setup import build
-from counterpoint.training.steps import TrainingRun, update
+from counterpoint.training.setup import arithmetic, build, merged_state
+from counterpoint.training.steps import TrainingRun, gradients, update
 from counterpoint.training.towers import save_start, saved_id, with_weights
 from counterpoint.training.validation import (
     BEST,
@@ -70,7 +67,6 @@ if TYPE_CHECKING:
 
 MODEL: Final = "model"  # the folder of the finished model, in the run's folder
 _DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16}
-_SEEDS: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ def train(
 
             # Build: model, data, loss, optimiser; then the state of the last checkpoint.
             run = build(recipe, ranks, progress if ranks.first else None)
-            done = _resume(run)
+            done = resume(run)
             if like is not None:
                 refuse_unlike(like, run)
             if ranks.first:
@@ -166,15 +162,6 @@ def _refuse_missing(recipe: Recipe) -> None:
         )
 
 
-def _resume(run: TrainingRun) -> int:
-    """Restore the last checkpoint; returns the number of steps that are done."""
-    saved = load_last(run.recipe.folder, run.ranks.device)
-    if saved is None:
-        return 0
-    restore(run, saved)
-    return saved.step
-
-
 # --- train ---------------------------------------------------------------------------------------
 
 
@@ -207,7 +194,7 @@ def _train(
         meter = Meter()
         finite = torch.ones((), dtype=torch.bool, device=ranks.device)
         for step in range(done, run.steps):
-            loss, values = _gradients(run, step, batches, meter)
+            loss, values = gradients(run, step, batches, meter)
             extra = update(run, step)
             finite = finite & loss.isfinite()
             if run.stepper.scaler is None:  # a scaler leaves out a step that overflows
@@ -234,35 +221,6 @@ def _train(
                     if validates(run, after):
                         _validate(run, after, validator, log, display)
                 meter = Meter()
-
-
-def _gradients(
-    run: TrainingRun, step: int, batches: Iterator[Batch], meter: Meter
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The gradients of one optimiser step: the mean over its batches.
-
-    Returns the loss and the values of its terms.
-    """
-    run.optimiser.zero_grad(set_to_none=True)
-    count = run.recipe.accumulate
-    sums: dict[str, Tensor] = {}
-    for number in range(count):
-        before = time.perf_counter()
-        batch = next(batches)
-        meter.waited(time.perf_counter() - before)
-        batch = only(batch.to(run.ranks.device), run.loss.fields)
-        seed = _seed(run.recipe.seed, step * count + number, run.ranks.rank)
-        values = run.stepper.backward(batch, share=1 / count, seed=seed, last=number == count - 1)
-        for name, value in values.items():
-            sums[name] = sums.get(name, 0) + value / count
-    weights = {term.term: term.weight for term in run.recipe.loss}
-    loss = torch.stack([weights[name] * value for name, value in sums.items()]).sum()
-    return loss, sums
-
-
-def _seed(seed: int, batch: int, rank: int) -> int:
-    """The seed of what the towers draw for one batch on one rank."""
-    return (seed * 1_000_003 + batch * 65_537 + rank * 257) % _SEEDS
 
 
 def _saves(recipe: Recipe, after: int, steps: int, stop: Stop) -> bool:
@@ -402,44 +360,26 @@ class Evaluator:
 
     def evaluate_now(self, state: Mapping[str, Tensor], step: int) -> Outcome:
         """In the middle of training: below `evaluations/`; its vectors are not stored."""
-        start = self._evaluated_start()
-        model = (f"{self.run.recipe.name} at step {step}", self._model_of(state))
+        recipe, records = self.run.recipe, records_in(self.folder)
+        start = recipe_start(recipe, self.run.ranks.device.type)
+        model = with_weights(start, state, recipe.name, records)
         with tempfile.TemporaryDirectory() as store:
-            return self._outcome(start, model, _evaluation_folder(self.folder, step), Path(store))
+            named, folder = (f"{recipe.name} at step {step}", model), self.folder
+            return self._outcome(named, _evaluation_folder(folder, step), Path(store))
 
     def evaluate_final(self, id: str) -> Outcome:
         """The finished model, as it was saved: `start/`, `tuned/` and `outcome.json` in the run."""
-        return self._outcome(self._evaluated_start(), id, self.folder, None)
-
-    def _evaluated_start(self) -> Run:
-        if self._start is None:
-            recipe, device = self.run.recipe, self.run.ranks.device.type
-            self._start = evaluate(
-                recipe.start,
-                recipe.benchmarks,
-                out=self.folder / "start",
-                device=device,
-                progress=self.progress,
-            )
-        return self._start
-
-    def _model_of(self, state: Mapping[str, Tensor]) -> Model:
-        recipe, device = self.run.recipe, self.run.ranks.device.type
-        records = records_in(recipe.folder)
-        return with_weights(recipe_start(recipe, device), state, recipe.name, records)
+        return self._outcome(id, self.folder)
 
     def _outcome(
-        self, start: Run, tuned: str | tuple[str, Model], out: Path, store: Path | None
+        self, tuned: str | tuple[str, Model], out: Path, store: Path | None = None
     ) -> Outcome:
-        return evaluate_outcome(
-            start,
-            tuned,
-            self.run.recipe.benchmarks,
-            out,
-            device=self.run.ranks.device.type,
-            store=store,
-            progress=self.progress,
-        )
+        recipe, device = self.run.recipe, self.run.ranks.device.type
+        asked: Any = {"device": device, "progress": self.progress}
+        if self._start is None:
+            folder = self.folder / "start"
+            self._start = evaluate(recipe.start, recipe.benchmarks, out=folder, **asked)
+        return evaluate_outcome(self._start, tuned, recipe.benchmarks, out, store=store, **asked)
 
 
 def _evaluates(recipe: Recipe, after: int, steps: int) -> bool:

@@ -28,7 +28,8 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_file
 from counterpoint.evaluation import evaluate
-from counterpoint.runs import Part, Run, rows
+from counterpoint.models import pick_device
+from counterpoint.runs import Part, rows
 from counterpoint.training.loop import train
 from counterpoint.training.reading import check
 from counterpoint.training.towers import open_start
@@ -91,7 +92,10 @@ def match_at_test_time(
     is not done again.
     """
     settings = settings or MatchingSettings()
-    term = "siglip-trohn-img" if _has_bias(model, device) else "trohn-img"
+    network = open_start(model, pick_device(device).type).model
+    biased = getattr(network, "logit_bias", None) is not None
+    del network  # its memory
+    term = "siglip-trohn-img" if biased else "trohn-img"
     found: list[Matched] = []
     for iteration in range(settings.iterations + 1):
         folder = out / f"iteration-{iteration:02d}"
@@ -101,7 +105,11 @@ def match_at_test_time(
         )  # fmt: skip
         (part,) = run.parts.values()
         matchings = matchings_of(part)
-        values = _values(run)
+        values = {
+            row.metric: (row.value, row.ci_low, row.ci_high)
+            for row in rows(run, groups=False, main=False)
+            if row.metric in METRICS
+        }
         if iteration == settings.iterations:
             found.append(Matched(iteration, model, values))
             break
@@ -213,15 +221,3 @@ def _recipe(
         "seed": settings.seed + iteration,
         "out": str(folder / "training"),
     }
-
-
-def _values(run: Run) -> dict[str, tuple[float, float, float]]:
-    found = rows(run, groups=False, main=False)
-    return {r.metric: (r.value, r.ci_low, r.ci_high) for r in found if r.metric in METRICS}
-
-
-def _has_bias(model: str, device: str) -> bool:
-    from counterpoint.models import pick_device
-
-    start = open_start(model, pick_device(device).type)
-    return getattr(start.model, "logit_bias", None) is not None

@@ -22,38 +22,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parent / "recipes"
 _LISTED: Final = 20  # mistakes in a message
 _WORLD: Final = "_world"  # what `--world` puts over a recipe
-# What other training programs call the keys of a recipe.
-_CALLED: Final = {
-    **dict.fromkeys(("learning_rate", "peak_lr", "base_lr", "max_lr"), "lr"),
-    **dict.fromkeys(("batch_size", "per_device_train_batch_size", "global_batch_size"), "batch"),
-    **dict.fromkeys(("gradient_accumulation_steps", "accum_freq", "grad_accum"), "accumulate"),
-    **dict.fromkeys(("num_epochs", "num_train_epochs", "max_epochs"), "epochs"),
-    **dict.fromkeys(("max_steps", "num_steps", "iterations", "total_steps"), "steps"),
-    **dict.fromkeys(("warmup_steps", "num_warmup_steps"), "warmup"),
-    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "schedule"),
-    **dict.fromkeys(("max_grad_norm", "gradient_clip_val", "clip_grad"), "grad_clip"),
-    **dict.fromkeys(("mixed_precision", "amp", "dtype"), "precision"),
-    **dict.fromkeys(("gradient_checkpointing", "grad_checkpointing"), "checkpoint_activations"),
-    **dict.fromkeys(("output", "output_dir", "save_dir", "logs"), "out"),
-    **dict.fromkeys(("pretrained", "model_name", "model_name_or_path", "start"), "model"),
-    **dict.fromkeys(("save_steps", "save_frequency"), "save_every"),
-    **dict.fromkeys(("eval_steps", "val_frequency"), "eval_every"),
-    **dict.fromkeys(("logging_steps", "log_every_n_steps"), "log_every"),
-    **dict.fromkeys(("train_data", "train_file", "dataset", "file"), "path"),
-    **dict.fromkeys(("image_dir", "image_folder", "image_root"), "images"),
-    **dict.fromkeys(("optimizer_betas", "adam_betas", "beta1", "beta2"), "betas"),
-    "wd": "weight_decay",
-    "random_seed": "seed",
-    "fsdp": "sharded",
-    "save_total_limit": "keep",
-    "num_workers": "workers",
-    "hard_negatives": "negatives",
-    "hard_positives": "positives",
-    "r": "rank",
-    "lora_alpha": "alpha",
-    "target_modules": "targets",
-    "torch_compile": "compile",
-}
+_WORDS: Final = FOLDER / "_words.yaml"  # what other training programs call the keys of a recipe
 
 
 def recipe_names() -> list[str]:
@@ -119,7 +88,8 @@ def merged(name: str, changes: Sequence[str] = (), *, world: bool = False) -> di
             )
         path = str(knobs.get(key, key))
         try:
-            _set(values, path.split("."), _value(text), shortened(change))
+            value = parse_yaml(text, shown(text)) if text else ""
+            _set(values, path.split("."), value, shortened(change))
         except DataError as error:
             mistakes.append(str(error))
     if mistakes:
@@ -175,10 +145,6 @@ def _parse(text: str, name: str) -> dict[str, Any]:
             "E-RECIPE-INVALID", f"recipe {name}: a recipe is a list of keys and values."
         )
     return values
-
-
-def _value(text: str) -> Any:
-    return parse_yaml(text, shown(text)) if text else ""
 
 
 def _over(values: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,8 +214,8 @@ def _known_keys(above: Sequence[str], values: Mapping[str, Any]) -> dict[str, st
         path = [section] if section else []
         for key in _keys_at(path):
             known.setdefault(key, ".".join([*path, key]))
-    for word, key in _CALLED.items():
-        if key in known:
+    for key, words in _parse(_WORDS.read_text(encoding="utf-8"), _WORDS.name).items():
+        for word in words if key in known else ():
             known.setdefault(word, known[key])
     return known
 
@@ -271,8 +237,7 @@ def _named(place: Sequence[int | str], values: Mapping[str, Any]) -> list[str]:
 
 def _keys_at(path: Sequence[str]) -> list[str]:
     """The keys that the section at a path may have."""
-    from counterpoint.training.data.base import DataConfig
-    from counterpoint.training.recipe import Lock, Lora, Recipe, TermConfig, Validation
+    from counterpoint.training.recipe import DataConfig, Lock, Lora, Recipe, TermConfig, Validation
 
     sections = {"data": DataConfig, "loss": TermConfig, "lora": Lora, "lock": Lock}
     sections["validation"] = Validation

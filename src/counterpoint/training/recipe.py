@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal
 from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.untrusted import shown
 from counterpoint.models import DEVICES, is_device
-from counterpoint.training.data.base import DataConfig
 from counterpoint.training.losses import terms
 
 try:
@@ -25,8 +24,106 @@ FREE: Final = frozenset(
 )
 
 
+Kind = Literal["world", "pairs", "webdataset"]
+Only = Literal["replace", "swap", "add", "negate", "shuffle", "paraphrase"]
+
+_COMMON: Final = {
+    *("kind", "only", "negatives", "positives", "negative_images", "dense", "workers"),
+    *("phrases", "joined"),
+}
+_FIELDS: Final[dict[str, set[str]]] = {
+    "world": _COMMON | {"size", "plain", "grammar", "synonym", "disguised"},
+    "pairs": _COMMON | {"path", "images", "hard_images", "vectors", "keep_out"},
+    "webdataset": (_COMMON | {"path"}) - {"negative_images", "phrases", "joined"},
+}
+# Images side by side have texts of their own, and no others.
+_NOT_JOINED: Final = (
+    *("only", "negative_images", "hard_images", "dense", "vectors", "plain", "disguised"),
+)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DataConfig(_Section):
+    """The section `data` of a recipe.
+
+    `negatives`, `positives`, `negative_images`, `hard_images` and `dense` say what a batch holds:
+    what is not asked for is neither read nor tokenised. A sample that has none is kept, and masked.
+    """
+
+    kind: Kind = "world"
+    path: Path | list[Path] | None = Field(
+        None, description="a training file, pairs files, or shards: a folder or a-{00..99}.tar"
+    )
+    images: Path | None = Field(None, description="where image paths start; else the file's folder")
+    vectors: Path | None = Field(
+        None, description="of images without a photograph: what the locked trunk makes of them"
+    )
+    keep_out: list[str] = Field(
+        [], description="benchmarks and files: none of their images and captions may be trained on"
+    )
+    only: Only | None = Field(None, description="keep only the texts of this type")
+    negatives: int = Field(1, ge=0, le=64, description="negatives per caption, drawn each epoch")
+    positives: bool = Field(True, description="one positive per caption, drawn each epoch")
+    negative_images: bool = Field(False, description="an image of which the first negative is true")
+    hard_images: int = Field(
+        0, ge=0, le=100, description="draw from this many nearest images; 0: no"
+    )
+    dense: int = Field(0, ge=0, le=64, description="dense captions per image, drawn each epoch")
+    phrases: bool = Field(False, description="dense captions are the noun phrases of the caption")
+    joined: bool = Field(
+        False, description="every second batch: two images side by side, with texts of both"
+    )
+    size: int = Field(200_000, ge=1, description="world: samples per epoch")
+    plain: float = Field(0.0, ge=0, le=1, description="world: share of plain captions, no edits")
+    grammar: float = Field(0.1, ge=0, le=1, description="world: grammatical among plain captions")
+    synonym: float = Field(
+        0.01, ge=0, le=1, description="world: how often a caption is in rare words"
+    )
+    disguised: float = Field(0.0, ge=0, le=1, description="world: share of negatives that are true")
+    workers: int = Field(4, ge=0, le=256, description="processes per rank that prepare batches")
+
+    @property
+    def paths(self) -> list[Path]:
+        return self.path if isinstance(self.path, list) else [self.path] if self.path else []
+
+    def of_file(self, path: Path, images: Path | None, **changes: Any) -> DataConfig:
+        """The same of another file: all that is said of samples, but for these changes."""
+        said = self.model_dump(include=_FIELDS["pairs"] & _FIELDS[self.kind], exclude={"keep_out"})
+        values = {**said, "kind": "pairs", "path": path, "images": images, **changes}
+        return DataConfig.model_validate(values)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataConfig:
+        """What a kind of data does not know must not be set: it would be ignored in silence."""
+        fields = type(self).model_fields
+        strange = [
+            name
+            for name in sorted(self.model_fields_set - _FIELDS[self.kind])
+            if getattr(self, name) != fields[name].default
+        ]
+        if strange:
+            raise ValueError(f"data of kind {self.kind!r} has no {', '.join(strange)}")
+        if self.kind == "world" and self.only not in (None, "replace", "swap"):
+            raise ValueError("the world has only=replace and only=swap")
+        if self.kind == "world" and self.negatives > 1:
+            raise ValueError("the world has one negative per caption")
+        if self.negative_images and self.disguised:
+            raise ValueError("a disguised positive has no image of its own: no negative_images")
+        if self.phrases and not self.dense:
+            raise ValueError("phrases needs dense, the number of noun phrases per caption")
+        if self.joined and not (self.positives and self.negatives == 1):
+            raise ValueError(
+                "joined makes one positive and one negative: positives=true negatives=1"
+            )
+        others = [n for n in _NOT_JOINED if getattr(self, n) != fields[n].default]
+        if self.joined and others:
+            raise ValueError(f"joined does not go with {', '.join(others)}")
+        if self.negative_images and not self.negatives:
+            raise ValueError("negative_images needs negatives: it is the image of the first")
+        return self
 
 
 class TermConfig(_Section):

@@ -12,10 +12,11 @@ forward twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,33 +32,56 @@ from counterpoint.training.batches import (
     stacked,
     unpack,
 )
-from counterpoint.training.data.base import TrainingData
+from counterpoint.training.data.loading import TrainingData
+from counterpoint.training.logs import Meter
 from counterpoint.training.losses import terms as losses
 from counterpoint.training.losses.terms import TOKENS, Features
-from counterpoint.training.model import TrainableModel
 from counterpoint.training.processes import Ranks, join
 from counterpoint.training.recipe import Recipe
-from counterpoint.training.towers import Towers
+from counterpoint.training.towers import Towers, TrainableModel
 
 Values = dict[str, Tensor]
-# From a rank's batch and the joined vectors to the loss and the values of its terms.
-Objective = Callable[[Batch, Features], tuple[Tensor, Values]]
+Autocast = Callable[[], AbstractContextManager[Any]]
+_SEEDS: Final = 2**63
 
 
-def encode(
-    towers: nn.Module,
-    batch: Batch,
-    part: int,
-    pad: int,
-    autocast: Callable[[], AbstractContextManager[Any]],
-) -> Features:
+def encode(towers: nn.Module, batch: Batch, part: int, pad: int, autocast: Autocast) -> Features:
     """The vectors of a batch, of which the towers hold `part` samples at once (0: all)."""
-    parts = list(split(batch, part)) if part else [batch]
     found = []
-    for one in parts:
+    for one in split(batch, part) if part else [batch]:
         with autocast():
             found.append(unpack(one, *towers(*pack(one, pad))))
     return stacked(found) if len(found) > 1 else found[0]
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def gradients(
+    run: TrainingRun, step: int, batches: Iterator[Batch], meter: Meter
+) -> tuple[Tensor, Values]:
+    """The gradients of one optimiser step: the mean over its batches.
+
+    Returns the loss and the values of its terms.
+    """
+    run.optimiser.zero_grad(set_to_none=True)
+    count = run.recipe.accumulate
+    sums: Values = {}
+    for number in range(count):
+        before = time.perf_counter()
+        batch = next(batches)
+        meter.waited(time.perf_counter() - before)
+        batch = only(batch.to(run.ranks.device), run.loss.fields)
+        # of what the towers draw for one batch on one rank
+        seed = run.recipe.seed * 1_000_003 + (step * count + number) * 65_537 + run.ranks.rank * 257
+        values = run.stepper.backward(
+            batch, share=1 / count, seed=seed % _SEEDS, last=number == count - 1
+        )
+        for name, value in values.items():
+            sums[name] = sums.get(name, 0) + value / count
+    weights = {term.term: term.weight for term in run.recipe.loss}
+    loss = torch.stack([weights[name] * value for name, value in sums.items()]).sum()
+    return loss, sums
 
 
 @dataclass(slots=True)
@@ -65,9 +89,9 @@ class Stepper:
     """What all steps of a run have in common. `towers` may be wrapped by DDP or FSDP."""
 
     towers: nn.Module
-    objective: Objective
+    loss: Loss
     part: int = 0  # samples of this rank that the towers hold at once; 0: all
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    autocast: Autocast = nullcontext
     scaler: torch.amp.GradScaler | None = None
     pad: int = 0
 
@@ -77,54 +101,54 @@ class Stepper:
         `seed` is for whatever the towers draw (dropout). `last`: exchange gradients between ranks
         now; the earlier ones of several batches wait for it.
         """
-        if self.part and self.part < len(batch.images):
-            return self._cached(batch, share, seed, last)
-        torch.manual_seed(seed)
-        with self._waiting(not last):
-            features = self._encode(batch)
-            loss, values = self.objective(batch, join(features))
-            self._send_back(loss, features, share)
-        return values
+        parts = list(split(batch, self.part)) if 0 < self.part < len(batch.images) else []
+        with self._waiting(bool(parts) or not last):
+            if parts:
+                leaves = self._leaves(parts, seed)
+                features = replace(stacked(leaves), **_scalars(leaves[-1]))
+            else:
+                torch.manual_seed(seed)
+                with self.autocast():
+                    features = unpack(batch, *self.towers(*pack(batch, self.pad)))
+            values = losses.loss(self.loss.complete(batch, join(features)), self.loss.terms)
+            # Scale and bias are in it even where no term uses them: DDP waits for their gradients.
+            unused = sum(0 * value for value in _scalars(features).values())
+            total = share * (losses.total(values, self.loss.terms) + unused)
+            if self.scaler is not None:
+                total = self.scaler.scale(total)
+            total.backward()
+        if parts:
+            self._send_back(parts, leaves, seed, last)
+        return {name: value.detach() for name, value in values.items()}
 
-    def _cached(self, batch: Batch, share: float, seed: int, last: bool) -> Values:
-        parts = list(split(batch, self.part))
-        first: list[Features] = []
+    def _leaves(self, parts: list[Batch], seed: int) -> list[Features]:
+        """The vectors of each part without a graph, as leaves of the loss's. Scale and bias are
+        those of the last part: their gradients are whole already."""
+        found = []
         for number, part in enumerate(parts):
             torch.manual_seed(seed + number)
             with torch.no_grad():
-                first.append(self._encode(part))
-        leaves = [_leaves(features) for features in first]
-        # Scale and bias: their gradients are whole already, and go with the last part.
+                found.append(encode(self.towers, part, 0, self.pad, self.autocast))
         own: dict[str, Any] = {
-            n: v.detach().requires_grad_() for n, v in _scalars(first[-1]).items()
+            n: v.detach().requires_grad_() for n, v in _scalars(found[-1]).items()
         }
-        features = replace(stacked(leaves), **own)
-        loss, values = self.objective(batch, join(features))
-        self._send_back(loss, features, share)
+        return [*map(_detached, found[:-1]), replace(_detached(found[-1]), **own)]
+
+    def _send_back(self, parts: list[Batch], leaves: list[Features], seed: int, last: bool) -> None:
+        """Compute each part again, and send the gradients of its vectors back."""
         for number, (part, leaf) in enumerate(zip(parts, leaves, strict=True)):
             final = number == len(parts) - 1
             torch.manual_seed(seed + number)
             with self._waiting(not (final and last)):
-                again = self._encode(part)
+                again = encode(self.towers, part, 0, self.pad, self.autocast)
                 carried = again.scale.new_zeros(())
                 for name, value in _scalars(again).items():
-                    grad = own[name].grad
-                    carried = carried + value * (grad if final and grad is not None else 0)
-                for vectors, grad in zip(_vectors(again), _gradients(leaf), strict=True):
-                    if grad is not None:
-                        carried = carried + (vectors * grad).sum()
+                    grad = getattr(leaf, name).grad if final else None
+                    carried = carried + value * (0 if grad is None else grad)
+                for vectors, one in zip(_vectors(again), _vectors(leaf), strict=True):
+                    if one.grad is not None:
+                        carried = carried + (vectors * one.grad).sum()
                 carried.backward()  # type: ignore[no-untyped-call]
-        return values
-
-    def _encode(self, batch: Batch) -> Features:
-        return encode(self.towers, batch, 0, self.pad, self.autocast)
-
-    def _send_back(self, loss: Tensor, features: Features, share: float) -> None:
-        # Scale and bias are in it even where no term uses them: DDP waits for their gradients.
-        loss = share * (loss + sum(0 * value for value in _scalars(features).values()))
-        if self.scaler is not None:
-            loss = self.scaler.scale(loss)
-        loss.backward()  # type: ignore[no-untyped-call]
 
     def _waiting(self, wait: bool) -> AbstractContextManager[Any]:
         """DDP exchanges gradients in every backward pass unless told not to."""
@@ -135,26 +159,19 @@ class Stepper:
         return nullcontext()
 
 
-# --- vectors as leaves of the second graph -----------------------------------------------------
-
-
-def _scalars(features: Features) -> dict[str, Tensor]:
+def _scalars(features: Features) -> dict[str, Any]:
     """The model's own numbers among the features."""
     return {n: v for n in ("scale", "bias") if (v := getattr(features, n)) is not None}
 
 
-def _leaves(features: Features) -> Features:
+def _detached(features: Features) -> Features:
     own = {n: getattr(features, n).detach().requires_grad_() for n in names_of(features)}
-    return replace(features, **own, hard=features.hard and _leaves(features.hard))
+    return replace(features, **own, hard=features.hard and _detached(features.hard))
 
 
 def _vectors(features: Features) -> list[Tensor]:
     mine = [getattr(features, name) for name in names_of(features)]
     return mine if features.hard is None else mine + _vectors(features.hard)
-
-
-def _gradients(features: Features) -> list[Tensor | None]:
-    return [vectors.grad for vectors in _vectors(features)]
 
 
 # --- the loss of a recipe ----------------------------------------------------------------------
@@ -165,43 +182,38 @@ _START = "start_"
 
 class Loss:
     """The terms of a recipe. `start` is a frozen copy of the start, if a term asks for its vectors;
-    as a teacher it is given other weights after every step.
+    as a teacher it is given other weights after every step. `captioner`: a decoder that says
+    positives from the vectors of captions.
 
-    `fields` is what the terms read of a batch; the rest need not be encoded.
+    `fields` is what the terms read of a batch, of either model; the rest need not be encoded.
     """
 
     def __init__(
         self,
         terms: Sequence[losses.Term],
         start: Towers | None,
-        autocast: Callable[[], AbstractContextManager[Any]],
+        autocast: Autocast,
         part: int = 0,
         captioner: nn.Module | None = None,
     ) -> None:
-        """`captioner`: a decoder that says positives from the vectors of captions."""
         self.terms, self.start, self.autocast, self.part = terms, start, autocast, part
         self.captioner = captioner
-        self.fields = fields_of(terms)
+        self.fields = frozenset(name.removeprefix(_START) for name in losses.uses(terms))
 
-    def __call__(
-        self, batch: Batch, features: Features, *, alone: bool = False
-    ) -> tuple[Tensor, Values]:
-        """`alone`: the batch is of this rank only, and no other waits for it."""
+    def complete(self, batch: Batch, features: Features, *, alone: bool = False) -> Features:
+        """With what the start and the decoder make of the batch. `alone`: the batch is of this rank
+        only, and no other waits for it."""
         if self.start is not None:
-            vectors = self._vectors_of_start(batch)
+            read = (n for n in losses.uses(self.terms) if n.startswith(_START))
+            own = only(batch, {name.removeprefix(_START) for name in read})
+            with torch.no_grad():
+                vectors = encode(self.start, own, self.part, self.start.pad, self.autocast)
             features = replace(features, start=vectors if alone else join(vectors))
-        features = self.read(batch, features)
-        values = losses.loss(features, self.terms)
-        total = losses.total(values, self.terms)
-        return total, {name: value.detach() for name, value in values.items()}
-
-    def read(self, batch: Batch, features: Features) -> Features:
-        """With the losses of the decoder, where there is one. Of one process: no other's texts are
-        here."""
-        if self.captioner is None or batch.positives is None:
-            return features
-        told = self.captioner(features.captions, batch.positives)
-        return replace(features, reconstruction=told)
+        if self.captioner is not None and batch.positives is not None:
+            # of one process: no other's texts are here
+            told = self.captioner(features.captions, batch.positives)
+            features = replace(features, reconstruction=told)
+        return features
 
     @torch.no_grad()
     def teach(self, weights: Mapping[str, Tensor]) -> None:
@@ -209,17 +221,6 @@ class Loss:
         assert self.start is not None
         held = dict(self.start.named_parameters())
         torch._foreach_copy_([held[name] for name in weights], list(weights.values()))
-
-    @torch.no_grad()
-    def _vectors_of_start(self, batch: Batch) -> Features:
-        assert self.start is not None
-        names = {n.removeprefix(_START) for n in losses.uses(self.terms) if n.startswith(_START)}
-        return encode(self.start, only(batch, names), self.part, self.start.pad, self.autocast)
-
-
-def fields_of(terms: Sequence[losses.Term]) -> frozenset[str]:
-    """The fields of a batch that the terms read of either model."""
-    return frozenset(name.removeprefix(_START) for name in losses.uses(terms))
 
 
 def tokens_read(terms: Sequence[losses.Term]) -> frozenset[str]:

@@ -186,7 +186,9 @@ def cells_of(
         )
     if len({recipe.validation.metric for recipe in recipes if recipe.validation}) > 1:
         raise DataError("E-GRID-INVALID", "cells with different metrics cannot be compared.")
-    folder = out or _default(name, recipes)
+    together = " ".join(recipe.digest() for recipe in recipes)
+    digest = hashlib.blake2b(together.encode(), digest_size=4).hexdigest()
+    folder = out or Path("runs") / f"sweep-{Path(name).stem}-{digest}"
     cells = []
     for values, recipe, place in zip(chosen, recipes, _names(chosen), strict=True):
         cells.append(Cell(values, recipe.model_copy(update={"out": folder / place})))
@@ -200,13 +202,6 @@ def _change(key: str, value: Any) -> str:
         raise DataError(
             "E-GRID-INVALID", f"{key}: {shown(value)} is not a value of a recipe."
         ) from None
-
-
-def _default(name: str, recipes: Sequence[Recipe]) -> Path:
-    """The same place for the same recipe and grid."""
-    text = " ".join(recipe.digest() for recipe in recipes)
-    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    return Path("runs") / f"sweep-{Path(name).stem}-{digest}"
 
 
 def _names(chosen: Sequence[Mapping[str, Any]]) -> list[str]:

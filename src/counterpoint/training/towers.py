@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,7 +17,7 @@ from torch.nn.functional import normalize
 from counterpoint._util.errors import ModelError
 from counterpoint.models import ImageTrunk, LoadOptions, load_model
 from counterpoint.models.openclip import OpenClip, OpenClipSource, fill_folder
-from counterpoint.training.data.loading import cut_padding
+from counterpoint.training.batches import cut_padding
 
 if TYPE_CHECKING:
     from counterpoint.models.hf import HfDual, HfStart
@@ -332,3 +334,26 @@ class HfTowers(Towers):
     def _read(self, tokens: Tensor) -> Tensor:
         tokens = tokens if self.cuts_padding else self._whole(tokens)
         return normalize(self._start.embed_texts(self.clip, tokens).float(), dim=-1)
+
+
+@dataclass(slots=True)
+class TrainableModel:
+    """A model in training. `start` brings preprocessing, tokenizer and the start's fingerprint."""
+
+    start: Start
+    towers: Towers
+    scale: nn.Parameter
+    bias: nn.Parameter | None = None
+    least_clamp: float = -math.inf  # a scale is not clamped below this logarithm
+
+    @property
+    def scalars(self) -> list[nn.Parameter]:
+        return [self.scale] if self.bias is None else [self.scale, self.bias]
+
+    def trainable(self) -> dict[str, nn.Parameter]:
+        return {name: p for name, p in self.towers.named_parameters() if p.requires_grad}
+
+    def buffers(self) -> dict[str, Tensor]:
+        """What training changes beside parameters (a ResNet's running means), by name."""
+        saved = self.towers.state_dict().keys()
+        return {name: b for name, b in self.towers.named_buffers() if name in saved}

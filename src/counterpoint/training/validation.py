@@ -27,12 +27,13 @@ from counterpoint._util.writing import whole_file, whole_folder
 from counterpoint.training.batches import Batch, only
 from counterpoint.training.checkpoints import refuse_other_data
 from counterpoint.training.data import open_data
-from counterpoint.training.data.base import DataConfig, Setting
+from counterpoint.training.data.loading import Setting
 from counterpoint.training.locking import looking, recipe_start
+from counterpoint.training.losses import terms as losses
 from counterpoint.training.losses.counterpoint import true_texts
 from counterpoint.training.losses.masks import own_scores
 from counterpoint.training.losses.terms import Features
-from counterpoint.training.recipe import Recipe
+from counterpoint.training.recipe import DataConfig, Recipe
 from counterpoint.training.steps import TrainingRun, encode, tokens_read
 from counterpoint.training.towers import towers_of
 
@@ -158,7 +159,10 @@ class Validator:
         best = self.best
         said = {
             "metric": self.metric,
-            "values": [{"step": v.step, "value": _plain(v.value)} for v in self._found],
+            "values": [
+                {"step": v.step, "value": v.value if math.isfinite(v.value) else None}
+                for v in self._found
+            ],
             "best": None if best is None else {"step": best.step, "value": best.value},
             "data": self.data.contents,
         }
@@ -180,7 +184,8 @@ class Validator:
         for batch, features in batches:
             if self.metric == "loss":
                 count = len(batch.images)
-                right = count * float(self.loss(batch, features, alone=True)[0])
+                terms, complete = self.loss.terms, self.loss.complete(batch, features, alone=True)
+                right = count * float(losses.total(losses.loss(complete, terms), terms))
             else:
                 right, count = _MEASURES[self.metric](features)
             sums += torch.tensor((right, count), dtype=torch.float64)
@@ -300,7 +305,3 @@ def _recall(batches: Iterator[tuple[Batch, Features]], name: Any) -> float:
         right, wrong = (scores.masked_fill(~m, -math.inf).amax(1) for m in (mine, ~mine))
         to_texts += float((right > wrong).sum())
     return (to_images / len(said) + to_texts / len(shown)) / 2
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -58,15 +59,12 @@ class ArrayTable:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        columns: Any = zip(*(part._columns() for part in parts), strict=True)
-        return cls(
-            *(
-                type(column[0]).joined(column)
-                if isinstance(column[0], ArrayTable)
-                else np.concatenate(column)
-                for column in columns
-            )
-        )
+        columns: list[Any] = []
+        for field in fields(cls):  # type: ignore[arg-type]
+            column: Any = [*map(attrgetter(field.name), parts)]
+            nested = isinstance(column[0], ArrayTable)
+            columns.append(type(column[0]).joined(column) if nested else np.concatenate(column))
+        return cls(*columns)
 
     def _columns(self) -> list[Any]:
         return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]

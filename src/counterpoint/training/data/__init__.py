@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counterpoint._util.errors import DataError
-from counterpoint.training.data.base import Setting, TrainingData
+from counterpoint.training.data.loading import Setting, TrainingData
 
 
 def open_data(setting: Setting) -> TrainingData:

@@ -1,4 +1,14 @@
-"""From step numbers to batches: in this process, or ahead of time in worker processes."""
+"""Training data: how they are opened (`Setting`), and what the loop gets (`TrainingData`).
+
+    data = open_data(Setting(config, preprocess, tokenize, batch=256, seed=0))
+    for batch in data.stream(start=step):   # from that step on, epoch after epoch, without end
+        ...
+
+A step's batch is a pure function of the data, the seed and the step's number. So a run that was
+stopped continues with `stream(start)`: there is no state of a sampler to keep. Ranks take
+consecutive, disjoint parts of each batch: joined in the order of the ranks they are the batch of
+one process.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +19,120 @@ import signal
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children
 from typing import Any, Final
 
 import torch
+from PIL.Image import Image
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from counterpoint._util.children import let_driver_first
 from counterpoint._util.cluster import ray_was_used
 from counterpoint._util.errors import DataError
+from counterpoint._util.progress import Progress, Quiet
 from counterpoint.images import Picture
 from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import Problems, Setting
+from counterpoint.training.locking import LockedImages
+from counterpoint.training.recipe import DataConfig
+from counterpoint.world import Tokenize
 
+Preprocess = Callable[[Image], Tensor]  # a picture to (3, H, W)
 _AHEAD: Final = 2  # batches that each worker may have ready
+
+
+# --- what the data had to leave out or replace ---------------------------------------------------
+#
+# Counted by kind, with a few examples of each. A data set of millions of samples may have as many
+# broken ones, and every checkpoint holds these counts: they must not grow with the data.
+
+
+UNREADABLE: Final = "samples that cannot be read: replaced by another sample"
+NO_IMAGE: Final = "images of negatives that cannot be read: the negative has none"
+_EXAMPLES: Final = 3
+
+
+@dataclass(slots=True)
+class Problems:
+    """Counts, and the alphabetically first examples: so they are the same for any number of
+    processes, and after a restart."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, *examples: str, count: int = 1) -> None:
+        self.counts[kind] += count
+        if examples:
+            kept = {*self.examples.get(kind, ()), *examples}
+            self.examples[kind] = sorted(kept)[:_EXAMPLES]
+
+    def update(self, other: Problems) -> None:
+        for kind, count in other.counts.items():
+            self.add(kind, *other.examples.get(kind, ()), count=count)
+
+    def clear(self) -> None:
+        self.counts.clear()
+        self.examples.clear()
+
+    def told(self) -> dict[str, int]:
+        """How often each kind was met; the kind with its examples, as a line to print."""
+        told = {}
+        for kind, count in self.counts.items():
+            some = " ".join(self.examples.get(kind, ()))
+            told[f"{kind}, for instance: {some}" if some else kind] = count
+        return told
+
+    def as_json(self) -> dict[str, Any]:
+        return {"counts": dict(self.counts), "examples": self.examples}
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Problems:
+        """From a checkpoint, as `as_json` gave them."""
+        found = cls()
+        for kind, count in saved["counts"].items():
+            found.add(kind, *saved["examples"].get(kind, ()), count=count)
+        return found
+
+
+# --- how data are opened ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How data are opened.
+
+    `batch` is the whole batch of all ranks. `preprocess` and `tokenize` are the model's;
+    `preprocess` may augment: the random state is seeded for every image. If it is a torchvision
+    `Compose`, its end runs on the GPU, and batches are a quarter as large on their way. `pad` is
+    the tokenizer's padding: all texts of a batch are cut after the longest of them, unless `cut`
+    is False. The last, incomplete batch of an epoch is dropped (in other epochs it holds other
+    samples), unless the data is to be seen as a `whole`. `see` looks at all images now: batches
+    then hold what a locked trunk makes of them, and no image is opened later.
+    """
+
+    config: DataConfig
+    preprocess: Preprocess
+    tokenize: Tokenize
+    batch: int
+    seed: int
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device | str = "cpu"
+    pad: int = 0
+    cut: bool = True
+    whole: bool = False
+    progress: Progress = field(default_factory=Quiet)
+    see: Callable[[Sequence[Picture]], LockedImages] | None = None
+
+    def on_gpu(self) -> bool:
+        return str(self.device).startswith("cuda")
+
+
+# --- from step numbers to batches: in this process, or ahead of time in worker processes ----------
 
 
 @dataclass(slots=True)
@@ -51,8 +158,9 @@ def _pinned(content: Any) -> Any:
     return content
 
 
-class Stepwise(ABC):
-    """Training data of which each step can be made on its own (a `TrainingData`)."""
+class TrainingData(ABC):
+    """Batches by number. `problems` says what was left out or replaced, and how often; `contents`
+    has a digest of each part of the data that is read (images are not)."""
 
     def __init__(self, setting: Setting, size: int, name: object) -> None:
         self.setting = setting
@@ -84,11 +192,18 @@ class Stepwise(ABC):
         return batch
 
     def batch(self, epoch: int, step: int) -> Batch:
+        """This rank's part of a step's batch, made here and now. `step` counts from 0."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"an epoch has the steps 0 to {self.steps_per_epoch - 1}, not {step}")
         return self._finish(self.prepare(epoch, step))
 
     def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+        """The batches from step `start` (counted over all epochs) up to `stop`, made ahead.
+
+        Worker processes prepare them; they come in order and equal `batch` bit for bit. Close the
+        iterator, or drop it, to end the workers. If the device is a GPU, batches are on it already
+        or in pinned memory.
+        """
         numbers = itertools.count(start) if stop is None else range(start, stop)
         others = active_children()
         parcels = self._parcels(numbers)
@@ -113,7 +228,8 @@ class Stepwise(ABC):
             )
             workers = 0
         if not workers:
-            return (self.prepare(*divmod(number, self.steps_per_epoch)) for number in numbers)
+            places = (divmod(number, self.steps_per_epoch) for number in numbers)
+            return itertools.starmap(self.prepare, places)
         return iter(
             DataLoader(
                 _Steps(self),
@@ -134,7 +250,7 @@ class Stepwise(ABC):
 
 
 class _Steps(Dataset[Parcel]):
-    def __init__(self, data: Stepwise) -> None:
+    def __init__(self, data: TrainingData) -> None:
         self.data = data
 
     def __getitem__(self, number: int) -> Parcel:
@@ -153,12 +269,6 @@ def _start_worker(number: int) -> None:
     # The whole process group gets a stop; the training process is the one that acts on it.
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.SIG_IGN)
-
-
-def cut_padding(tokens: torch.Tensor, pad: int) -> torch.Tensor:
-    """Token ids (n, context) without the columns that are padding for all."""
-    used = (tokens != pad).any(dim=0).nonzero()
-    return tokens[:, : int(used.max()) + 1] if len(used) else tokens[:, :1]
 
 
 @contextmanager

@@ -28,10 +28,10 @@ from counterpoint.cases import ImageRef
 from counterpoint.generation import phrases_of
 from counterpoint.generation.export import ImagePaths, read_groups
 from counterpoint.images import Picture
-from counterpoint.training.data.base import DataConfig, Setting
-from counterpoint.training.data.images import open_picture
-from counterpoint.training.data.samples import Record, Samples, SampleSource
+from counterpoint.training.data.loading import Setting
+from counterpoint.training.data.samples import Record, Samples, SampleSource, open_picture
 from counterpoint.training.leaks import refuse_leaks
+from counterpoint.training.recipe import DataConfig
 
 _TEXTS: Final = pa.list_(pa.string())
 _LISTS: Final = ("positives", "negatives", "negative_images", "neighbours")

@@ -24,12 +24,20 @@ from counterpoint._util.errors import CounterpointError, DataError, ImageError
 from counterpoint._util.random_numbers import fold, key, part, take, uniforms
 from counterpoint._util.untrusted import shortened
 from counterpoint.generation import exchanged
-from counterpoint.images import Picture
+from counterpoint.images import MAX_RATIO, PLAIN, Picture, decode as decode_image
+from counterpoint.models import split_transform
 from counterpoint.models.openclip import CaptionTokens
-from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import NO_IMAGE, UNREADABLE, DataConfig, Problems, Setting
-from counterpoint.training.data.images import Pixels, side_by_side
-from counterpoint.training.data.loading import Parcel, Stepwise, cut_padding, seeded
+from counterpoint.training.batches import Batch, cut_padding
+from counterpoint.training.data.loading import (
+    NO_IMAGE,
+    UNREADABLE,
+    Parcel,
+    Problems,
+    Setting,
+    TrainingData,
+    seeded,
+)
+from counterpoint.training.recipe import DataConfig
 from counterpoint.world import Tokenize
 
 _PATIENCE: Final = 10
@@ -124,8 +132,8 @@ class _Drawn:
     dense_negatives: list[str | None]
 
 
-class Samples(Stepwise):
-    """A `TrainingData` of a source's samples."""
+class Samples(TrainingData):
+    """Training data of a source's samples."""
 
     def __init__(self, setting: Setting, source: SampleSource) -> None:
         super().__init__(setting, source.size, source.name)
@@ -138,13 +146,14 @@ class Samples(Stepwise):
         with seeded():
             probe = setting.preprocess(Image.new("RGB", (64, 64)))
         self.side = max(probe.shape[-2:])
-        self.pixels = Pixels(setting.preprocess)
+        # A preprocessing in two parts, the second on the device: images then travel as whole
+        # levels, which are a quarter as large. (A CPU would only do it later.)
+        late = setting.on_gpu() and setting.see is None
+        self.split = split_transform(setting.preprocess) if late else None
         self.contents = source.contents()
         self.seen = None if setting.see is None else setting.see(source.pictures())
         if self.seen is not None and self.seen.vectors:
             self.contents["vectors"] = self.seen.vectors
-        # a CPU would only do it later
-        self.pixels.splits &= setting.on_gpu() and self.seen is None
         self.tokenize = _quick(setting.tokenize)
         self._stream: torch.cuda.Stream | None = None
         self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _EXCHANGE + 1)}
@@ -180,13 +189,14 @@ class Samples(Stepwise):
                 part.images = self.seen.take(part.images)
                 if part.negative_images is not None:
                     part.negative_images = self.seen.take(part.negative_images)
-        if self.pixels.splits:
+        if self.split is not None:
+            levels = self.split[1]
             with self._beside():
                 batch = batch.to(torch.device(self.setting.device))
                 for part in filter(None, (batch, batch.hard)):
-                    part.images = self.pixels.rest(part.images)
+                    part.images = levels(part.images)
                     if part.negative_images is not None:
-                        part.negative_images = self.pixels.rest(part.negative_images)
+                        part.negative_images = levels(part.negative_images)
         self._hand_over(batch)
         return batch
 
@@ -360,7 +370,49 @@ class _Sampler:
     def _preprocessed(self, image: Image.Image, number: int, stream: int) -> Tensor:
         state = fold(fold(fold(self.data.keys[_AUGMENT], number), self.epoch), stream)
         self.seed(int(state[0] >> np.uint64(1)))  # torch takes 63 bits
-        return self.data.pixels.first(image)
+        if self.data.split is None:
+            return self.data.setting.preprocess(image)
+        return torch.from_numpy(self.data.split[0](image)).permute(2, 0, 1)
+
+
+# --- pictures: decoded no larger than the model needs ---------------------------------------------
+
+
+def open_picture(picture: Picture, side: int) -> Image.Image:
+    """A picture for a model that looks at `side` x `side` pixels. Raises ImageError."""
+    if picture.ref.box is not None or picture.scheme is not PLAIN:
+        return picture.open()
+    try:
+        data = picture.path().read_bytes()
+    except (OSError, ValueError):
+        return picture.open()  # says what is wrong
+    return decode(data, picture.ref.path, side)
+
+
+def decode(data: bytes, name: str, side: int) -> Image.Image:
+    """The same for the bytes of a file."""
+    image = decode_image(data, name, side=side)
+    if max(image.size) > MAX_RATIO * min(image.size):
+        raise ImageError(
+            "E-IMAGE-NARROW", f"image {name}: {image.width} x {image.height} pixels are too narrow."
+        )
+    return image
+
+
+def side_by_side(first: Image.Image, second: Image.Image) -> Image.Image:
+    """Two pictures as one square one: beside each other, or wide ones one above the other, as CLIC
+    has it (Peleg et al. 2025). The first says which; each is squeezed to its half."""
+    side = max(first.size)
+    wide = first.width >= first.height
+    half = (side, side // 2) if wide else (side // 2, side)
+    joined = Image.new("RGB", (half[0], 2 * half[1]) if wide else (2 * half[0], half[1]))
+    for place, picture in enumerate((first, second)):
+        part = picture.convert("RGB").resize(half, Image.Resampling.BICUBIC)
+        joined.paste(part, (0, place * half[1]) if wide else (place * half[0], 0))
+    return joined
+
+
+# --- texts and batches ---------------------------------------------------------------------------
 
 
 def joined_text(*captions: str) -> str:
@@ -414,7 +466,7 @@ def _batch(
 
 def _stacked(images: list[Tensor]) -> Tensor:
     """(n, 3, H, W). Levels lie pixel by pixel and stay so: to sort them by colour takes ten times
-    as long as to copy them, and the device does it in no time (`Pixels.rest`)."""
+    as long as to copy them, and the device does it in no time (`split_transform`)."""
     if all(image.is_contiguous() for image in images):
         return torch.stack(images)
     return torch.stack([image.permute(1, 2, 0) for image in images]).permute(0, 3, 1, 2)

@@ -12,11 +12,13 @@ and shuffles the samples of sixteen shards at a time.
 from __future__ import annotations
 
 import hashlib
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,28 +26,26 @@ import numpy as np
 import platformdirs
 from PIL import Image
 
-from counterpoint._util.errors import DataError, MissingExtraError, reason
+from counterpoint._util.errors import DataError, reason
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import offsets
-from counterpoint.training.data.base import DataConfig, Setting
-from counterpoint.training.data.images import decode
-from counterpoint.training.data.samples import Record, Samples, SampleSource
+from counterpoint.images import expand_braces
+from counterpoint.training.data.loading import Setting
+from counterpoint.training.data.samples import Record, Samples, SampleSource, decode
+from counterpoint.training.recipe import DataConfig
 
-try:
-    from webdataset.shardlists import expand_urls
-    from webdataset.tariterators import base_plus_ext
-except ImportError:
-    raise MissingExtraError("WebDataset shards", "train") from None
-
+_NAME: Final = re.compile(r"((?:.*/)?[^./][^.]*)\.([^/]*)")  # of a sample, and what ends its member
+# Which part of a sample a member is, by its ending. An index has where each starts and how long it
+# is.
 _PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
+_PARTS: Final = {**dict.fromkeys(_PICTURES, 0), "json": 1, "txt": 2}
 _WINDOW: Final = 16  # shards whose samples are shuffled together
 _VERSION: Final = 2  # of the index
 _PROBES: Final = 256
 _LISTS: Final = ("positives", "negatives", "dense", "dense_negatives")
-_PARTS: Final = 3  # image, json, txt: each as where it starts and how long it is
-_COLUMNS: Final = 2 * _PARTS + 1
+_COLUMNS: Final = 2 * 3 + 1
 
 
 def open_shards(setting: Setting) -> Samples:
@@ -65,7 +65,7 @@ def _expand(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(path.glob("*.tar"))
     else:
-        found = [Path(name) for name in expand_urls(str(path))]
+        found = [Path(name) for name in expand_braces(str(path))]
     if not found:
         raise DataError("E-FILE-MISSING", f"{path}: no .tar files there.")
     missing = [shard for shard in found if not shard.is_file()]
@@ -111,13 +111,14 @@ def _scan(shard: Path, size: int) -> np.ndarray:
     try:
         with tarfile.open(shard, "r:") as tar:
             for member in tar:
-                sample, ending = base_plus_ext(member.name)
-                if sample is None or not member.isfile():
+                named = _NAME.fullmatch(member.name)
+                if named is None or not member.isfile():
                     continue
+                sample, ending = named.groups()
                 if sample != last:
                     rows.append([0] * _COLUMNS)
                     last = sample
-                part = _part(ending.lower())
+                part = _PARTS.get(ending.lower())
                 if part is not None:
                     if not 0 <= member.size <= size - member.offset_data:
                         raise tarfile.ReadError("a member is longer than the file")
@@ -140,10 +141,6 @@ def _text_digest(tar: tarfile.TarFile, member: tarfile.TarInfo, before: int) -> 
         while piece := file.read(2**20):
             state.update(piece)
     return int.from_bytes(state.digest()) >> 1
-
-
-def _part(ending: str) -> int | None:
-    return 0 if ending in _PICTURES else {"json": 1, "txt": 2}.get(ending)
 
 
 class _Shards(SampleSource):
@@ -187,7 +184,8 @@ class _Shards(SampleSource):
         if not isinstance(caption, str):
             raise DataError("E-SAMPLE-MALFORMED", f"{self._where(number)}: has no caption.")
         lists = {name: found.get(name) or [] for name in _LISTS}
-        if any(not _are_texts(values) for values in lists.values()):
+        texts = [texts for texts in lists.values() if isinstance(texts, list)]
+        if len(texts) < len(lists) or not all(isinstance(t, str | None) for t in chain(*texts)):
             raise DataError(
                 "E-SAMPLE-MALFORMED", f"{self._where(number)}: its texts are not lists of strings."
             )
@@ -264,10 +262,6 @@ class _Shards(SampleSource):
                     f"{self.name}: none of {len(records):,} samples looked at has {name}; "
                     f"turn {name} off or add them.",
                 )
-
-
-def _are_texts(values: object) -> bool:
-    return isinstance(values, list) and all(isinstance(v, str | None) for v in values)
 
 
 @lru_cache(maxsize=4)

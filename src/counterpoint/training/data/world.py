@@ -16,9 +16,14 @@ from PIL import Image
 from torch import Tensor
 
 from counterpoint._util.random_numbers import fold, key, part, uniforms
-from counterpoint.training.batches import Batch
-from counterpoint.training.data.base import Preprocess, Setting
-from counterpoint.training.data.loading import Parcel, Stepwise, cut_padding, seeded
+from counterpoint.training.batches import Batch, cut_padding
+from counterpoint.training.data.loading import (
+    Parcel,
+    Preprocess,
+    Setting,
+    TrainingData,
+    seeded,
+)
 from counterpoint.world import (
     PIXELS,
     SCENE_DRAWS,
@@ -130,8 +135,8 @@ _FALSE_DRAWS: Final = 10
 Words = dict[str, np.ndarray]  # word numbers, (B, words) or (B, m, words)
 
 
-class WorldData(Stepwise):
-    """A `TrainingData` of endless scenes."""
+class WorldData(TrainingData):
+    """Training data of endless scenes."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting, setting.config.size, "the world (size)")

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import normalize, softplus
 
 from counterpoint.training.losses.masks import (
     kept,
@@ -32,10 +32,7 @@ from counterpoint.training.losses.terms import Features, reads
 @reads("images", "captions")
 def clip(f: Features) -> Tensor:
     """Symmetric InfoNCE (Radford et al. 2021): 1/2 [CE(s I T', arange) + CE(s T I', arange)]."""
-    return _both_ways(f.scale * f.images @ f.captions.T, f.mask())
-
-
-def _both_ways(logits: Tensor, there: Tensor) -> Tensor:
+    logits, there = f.scale * f.images @ f.captions.T, f.mask()
     return (matched(logits, there, there) + matched(logits.T, there, there)) / 2
 
 
@@ -96,10 +93,10 @@ def focal(f: Features, gamma: float = 2.0, smoothing: float = 0.02) -> Tensor:
     """
     there = torch.cat((f.mask()[:, None], f.mask("negatives")), 1)
     scores = own_scores(f.images, torch.cat((f.captions[:, None], f.negatives), 1))
-    return focal_choice(f.scale * scores, there, gamma, smoothing)
+    return _focal_choice(f.scale * scores, there, gamma, smoothing)
 
 
-def focal_choice(logits: Tensor, there: Tensor, gamma: float, smoothing: float) -> Tensor:
+def _focal_choice(logits: Tensor, there: Tensor, gamma: float, smoothing: float) -> Tensor:
     """The first of the classes (B, 1 + k) is right; mean over rows with it and another one."""
     rows = there[:, 0] & there[:, 1:].any(1)
     logs = kept(logits, there, rows).log_softmax(1)
@@ -169,7 +166,8 @@ def trohn_img(f: Features) -> Tensor:
     hard for its twin. A sample without such an image is one pair, and its negatives are not used.
     """
     images, texts, there = _with_twins(f)
-    return _both_ways(f.scale * images @ texts.T, there)
+    logits = f.scale * images @ texts.T
+    return (matched(logits, there, there) + matched(logits.T, there, there)) / 2
 
 
 def _with_twins(f: Features) -> tuple[Tensor, Tensor, Tensor]:
@@ -274,7 +272,7 @@ def concepts(f: Features) -> Tensor:
     those of other images: phrases of one image are not contrasted with each other. No hard negative
     is needed. A phrase that is true of another image, too, still counts as false there.
     """
-    return all_phrases(_phrase_logits(f), f.mask("dense"))
+    return _all_phrases(_phrase_logits(f), f.mask("dense"))
 
 
 def _phrase_logits(f: Features) -> Tensor:
@@ -282,7 +280,7 @@ def _phrase_logits(f: Features) -> Tensor:
     return torch.einsum("id,jkd->ijk", f.scale * f.images, f.dense)
 
 
-def all_phrases(logits: Tensor, there: Tensor) -> Tensor:
+def _all_phrases(logits: Tensor, there: Tensor) -> Tensor:
     """`concepts` of logits (images, B, m): mean over the phrases that are there."""
     size = len(logits)
     same = torch.eye(size, dtype=torch.bool, device=logits.device)
@@ -321,7 +319,8 @@ def clic(f: Features, contrast: float = 0.5, own: float = 0.5, apart: float = 1.
         return clip(f) + 0 * (f.positives.sum() + f.negatives.sum())
     found, hard = [], []
     for texts, there in ((f.captions, every), (f.positives, both)):
-        found.append(_both_ways(f.scale * f.images @ texts.T, there))
+        logits = f.scale * f.images @ texts.T
+        found.append((matched(logits, there, there) + matched(logits.T, there, there)) / 2)
         gap = own_scores(f.images, f.negatives[:, 0]) - own_scores(f.images, texts)
         hard.append(mean_over(softplus(f.scale * gap), both))
     moved = mean_over((f.captions - f.positives).square().sum(-1), both)
@@ -394,10 +393,10 @@ def siglip_concepts(f: Features) -> Tensor:
     1/n sum_ijk l(z_ij x(I_i, C_jk)), n being the number of phrases that are there. No hard negative
     is needed. A phrase that is true of another image, too, still counts as false there.
     """
-    return all_phrases_sigmoid(_phrase_logits(f) + f.bias, f.mask("dense"))
+    return _all_phrases_sigmoid(_phrase_logits(f) + f.bias, f.mask("dense"))
 
 
-def all_phrases_sigmoid(logits: Tensor, there: Tensor) -> Tensor:
+def _all_phrases_sigmoid(logits: Tensor, there: Tensor) -> Tensor:
     """`siglip-concepts` of logits (images, B, m)."""
     same = torch.eye(len(logits), dtype=torch.bool, device=logits.device)[:, :, None]
     return mean_over(softplus(torch.where(same, -logits, logits)).sum(0), there)
@@ -410,3 +409,84 @@ def _all_pairs(f: Features, images: Tensor, texts: Tensor, rows: Tensor, columns
     right = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
     costs = softplus(torch.where(right, -logits, logits))
     return mean_over(torch.where(columns[None], costs, 0).sum(1), rows)
+
+
+# --- over patches and words: what the towers hold before they pool it -----------------------------
+#
+# Patches v and words w are projected as pooled vectors are, and not of unit length; u(x) = x / |x|.
+
+
+@reads("captions", "negatives", "image_tokens", "caption_tokens", "negative_tokens")
+def focal_local(f: Features, gamma: float = 2.0, smoothing: float = 0.02) -> Tensor:
+    """FSC-CLIP's local hard-negative loss (Oh et al. 2024; its weight there is 0.2).
+
+    Each word w looks at the patches of its image. With a_p = w.v_p, scaled to [0, 1] over the
+    patches and then to the sum 1 (without a gradient), it sees g(w) = u(sum_p a_p v_p). A text
+    scores log sum_w e^(s g(w).u(w)) over its words (without the sign that begins every text), and
+    these scores take the places of s I.T and s I.N in `focal`.
+    """
+    size, count = f.negatives.shape[:2]
+    words = f.mask("negative_tokens").view(size, count, -1)
+    said = f.mask("caption_tokens")
+    right = _local_scores(f, f.caption_tokens, said)
+    wrong = _local_scores(f, f.negative_tokens, words.flatten(1), count)
+    there = torch.cat((said.any(1, keepdim=True), f.mask("negatives") & words.any(2)), 1)
+    return _focal_choice(torch.cat((right, wrong), 1), there, gamma, smoothing)
+
+
+def _local_scores(f: Features, words: Tensor, there: Tensor, texts: int = 1) -> Tensor:
+    """(B, texts) of each image with its own texts, whose words are (B, texts * l, d)."""
+    patches = f.image_tokens
+    looks = (words @ patches.transpose(1, 2)).detach()
+    low, high = looks.amin(2, keepdim=True), looks.amax(2, keepdim=True)
+    tiny = torch.finfo(looks.dtype).tiny
+    looks = (looks - low) / (high - low).clamp_min(tiny)
+    looks = looks / looks.sum(2, keepdim=True).clamp_min(tiny)
+    seen = normalize(looks @ patches, dim=-1)
+    scores = f.scale * (seen * normalize(words, dim=-1)).sum(-1)
+    scores, there = (x.view(len(x), texts, -1) for x in (scores, there))
+    # A text without words keeps all of them, and is dropped by its mask.
+    left = scores.masked_fill(~there & there.any(2, keepdim=True), float("-inf"))
+    return left.logsumexp(2)
+
+
+@reads("images", "dense", "image_tokens")
+def concept_patches(f: Features) -> Tensor:
+    """C2LIP's cross-modal pooling (Pham et al. 2026) in a softmax form, ours: `concepts` with the
+    patches of an image instead of its vector.
+
+    A phrase C pools the patches v_p of every image by softmax_p(v_p.C), without a weight of its
+    own, to g = u(sum_p softmax_p(v_p.C) v_p). Its score with the image is s g.C.
+    """
+    return _all_phrases(f.scale * _pooled_scores(f), f.mask("dense"))
+
+
+@reads("images", "dense", "image_tokens", "bias")
+def siglip_concept_patches(f: Features) -> Tensor:
+    """C2LIP's concept loss (Pham et al. 2026; its weight there is 0.01): `siglip-concepts` with the
+    pooled scores of `concept-patches`, x(I, C) = s g.C + b. Whether the authors' patches have unit
+    length was not found; here they have not."""
+    return _all_phrases_sigmoid(f.scale * _pooled_scores(f) + f.bias, f.mask("dense"))
+
+
+def _pooled_scores(f: Features) -> Tensor:
+    """g.C of each image with each phrase (B, B, m), without a vector for each pair: with weights a,
+    g.C is sum_p a_p v_p.C, divided by |sum_p a_p v_p|, whose square is a' (v v') a."""
+    patches, phrases = f.image_tokens, f.dense.flatten(0, 1)
+    looks = phrases @ patches.transpose(1, 2)  # (B, B m, p)
+    shares = looks.softmax(2)
+    square = (shares @ (patches @ patches.transpose(1, 2)) * shares).sum(2)
+    length = square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
+    return ((shares * looks).sum(2) / length).view(len(patches), *f.dense.shape[:2])
+
+
+@reads("captions", "positives", "reconstruction")
+def reconstruct(f: Features) -> Tensor:
+    """READ-CLIP's token-level reconstruction (Kwon et al. 2025; its weight there is 0.1).
+
+    A frozen decoder says another wording P of a caption from the caption's vector T, made its input
+    by a projection that is trained (`decoders.py`): -1/l sum_w log p(P_w | P_<w, T), mean over
+    samples with a positive. The authors take the mean over all words of a batch, another caption of
+    the image as P, and as T the text tower's output before CLIP's own projection.
+    """
+    return mean_over(f.reconstruction.mean(1), f.mask("positives"))

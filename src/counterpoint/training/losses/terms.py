@@ -1,8 +1,7 @@
 """The losses by name, and the loss of a recipe: a weighted sum of terms.
 
-A term is a pure function of the `Features` of a batch (`published.py`, `tokens.py`,
-`counterpoint.py`); its other parameters are options, set in the recipe. What it reads is declared
-by `reads`.
+A term is a pure function of the `Features` of a batch (`published.py`, `counterpoint.py`); its
+other parameters are options, set in the recipe. What it reads is declared by `reads`.
 
 Other packages add terms by entry points in the group `counterpoint.losses`. Nothing here imports
 torch before a term is used.
@@ -107,7 +106,6 @@ def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], Loss
 # --- the terms -----------------------------------------------------------------------------------
 
 _PUBLISHED: Final = "counterpoint.training.losses.published"
-_TOKENS: Final = "counterpoint.training.losses.tokens"
 _OURS: Final = "counterpoint.training.losses.counterpoint"
 
 TERMS: Final = Registry(
@@ -119,7 +117,7 @@ TERMS: Final = Registry(
         "negclip": f"{_PUBLISHED}:negclip",
         "negatives": f"{_PUBLISHED}:negative_loss",
         "focal": f"{_PUBLISHED}:focal",
-        "focal-local": f"{_TOKENS}:focal_local",
+        "focal-local": f"{_PUBLISHED}:focal_local",
         "analogy": f"{_PUBLISHED}:analogy",
         "mil": f"{_PUBLISHED}:mil",
         "mil-negatives": f"{_PUBLISHED}:mil_negatives",
@@ -130,9 +128,9 @@ TERMS: Final = Registry(
         "text-grounded": f"{_PUBLISHED}:text_grounded",
         "distill": f"{_PUBLISHED}:distill",
         "concepts": f"{_PUBLISHED}:concepts",
-        "concept-patches": f"{_TOKENS}:concept_patches",
+        "concept-patches": f"{_PUBLISHED}:concept_patches",
         "paraphrases": f"{_PUBLISHED}:paraphrases",
-        "reconstruct": f"{_TOKENS}:reconstruct",
+        "reconstruct": f"{_PUBLISHED}:reconstruct",
         "clic": f"{_PUBLISHED}:clic",
         "siglip": f"{_PUBLISHED}:siglip",
         "siglip-negatives": f"{_PUBLISHED}:siglip_with_negatives",
@@ -141,7 +139,7 @@ TERMS: Final = Registry(
         "siglip-positives": f"{_PUBLISHED}:siglip_positives",
         "siglip-trohn-img": f"{_PUBLISHED}:siglip_trohn_img",
         "siglip-concepts": f"{_PUBLISHED}:siglip_concepts",
-        "siglip-concept-patches": f"{_TOKENS}:siglip_concept_patches",
+        "siglip-concept-patches": f"{_PUBLISHED}:siglip_concept_patches",
         "listwise": f"{_OURS}:listwise",
         "hinge": f"{_OURS}:hinge",
         "agreement": f"{_OURS}:agreement",
