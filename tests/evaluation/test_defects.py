@@ -19,12 +19,6 @@ from counterpoint.evaluation.doctor import GENERAL, find_defects
 from counterpoint.runs import load_run, rows
 
 
-@pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 def triple(number: int, *captions: str, positives: int = 2, group: str = "g") -> Case:
     image = ImageRef(f"{number // 2}.jpg")
     return caption_case(str(number), image, captions[:positives], captions[positives:], (group,))

@@ -30,13 +30,6 @@ from counterpoint.evaluation.doctor import BlindAccuracy, Health, examine
 from counterpoint.models.blind.baselines import FOLDS
 
 
-@pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("COUNTERPOINT_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
 def row(captions: list[str], image: str = "0.jpg") -> dict[str, str]:
     return {"filename": image, "caption": captions[0], "negative_caption": captions[1]}
 

@@ -28,13 +28,6 @@ COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 FEW = 50  # resamples
 
 
-@pytest.fixture(autouse=True)
-def own_place(tmp_path, monkeypatch):
-    """Nothing outside the test's folder is read or written."""
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-
-
 class Colours:
     """A dual encoder that knows three colours, and that words take room: a token each, plus two."""
 

@@ -25,13 +25,6 @@ Rows = list[dict[str, Any]]
 IDS = ("007", "7", "a/0", "x")
 
 
-@pytest.fixture(autouse=True)
-def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("COUNTERPOINT_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def mine(tmp_path: Path) -> str:
     """A case of one image, and three of two; no image is there."""

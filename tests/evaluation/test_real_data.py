@@ -26,7 +26,7 @@ from counterpoint.metrics.protocols import BEYOND_FIRST, NO_IMAGE, PROTOCOLS
 from counterpoint.runs import rows
 
 pytestmark = needs_real_files
-ROOT = Path(REAL or "")
+ROOT = Path(REAL or "").absolute()
 REPLACE = "hard-positives/replace"
 
 

@@ -48,9 +48,7 @@ SWAP = "world-swap:size=12"
 
 
 @pytest.fixture(autouse=True)
-def own_place(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -9,7 +9,6 @@ from pathlib import Path
 import hf_models
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
 from safetensors.torch import load_file
@@ -46,11 +45,6 @@ SETTINGS = (
     *("precision=fp32", "batch=4", "steps=5", "lr=1e-3", "warmup=1", "save_every=2", "log_every=1"),
     *("data.workers=0", "benchmarks=[]", "device=cpu", "grad_clip=none"),
 )
-
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
 
 
 def start_in(folder: Path, name: str) -> str:

@@ -138,10 +138,5 @@ def train_by_two(folder: Path, paths: list[str]) -> None:
     assert [ended(process) for process in both] == [0, 0]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def tensors(path: Path) -> dict[str, torch.Tensor]:
     return load_file(path.with_suffix(".safetensors"))

@@ -10,14 +10,12 @@ import torch
 from errors import raises
 from open_clip_models import load, save_model
 from safetensors.torch import load_file, save_file
-from training import one_thread, run_small, small_recipe, tensors
+from training import run_small, small_recipe, tensors
 
 from counterpoint.training.decoders import Captioner, WordDecoder, open_captioner
 from counterpoint.training.processes import Ranks
 from counterpoint.training.setup import build
 from counterpoint.training.towers import Towers
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 CPU = Ranks(0, 1, torch.device("cpu"))

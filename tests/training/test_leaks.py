@@ -24,11 +24,6 @@ from counterpoint.training.leaks import (
 )
 
 
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def evaluated(tmp_path) -> Path:
     """A case file of four photographs, with the photographs."""

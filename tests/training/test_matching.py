@@ -9,14 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 from errors import raises
-from training import one_thread, tiny_start
+from training import tiny_start
 
 from counterpoint.cases import Cases
 from counterpoint.evaluation import evaluate
 from counterpoint.training import MatchingSettings, match_at_test_time
 from counterpoint.training.matching import matchings_of, most_certain, share_kept
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 FAST = MatchingSettings(iterations=2, epochs=1, batch=3, lr=1e-2, first=0.5)

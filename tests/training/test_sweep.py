@@ -18,7 +18,6 @@ from training import (
     SMALL,
     Killed,
     held_out,
-    one_thread,
     run_small,
     same,
     tiny_start,
@@ -31,8 +30,6 @@ from counterpoint.cli.app import app
 from counterpoint.training import loop, sweeping
 from counterpoint.training.reading import load_recipe
 from counterpoint.training.sweeping import cells_of, finished, read_grid, sweep
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 

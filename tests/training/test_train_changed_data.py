@@ -9,14 +9,12 @@ import pyarrow as pa
 import pytest
 from errors import raises
 from train_data_support import rows_of, training_file, write_shard
-from training import Killed, held_out, one_thread, same, tiny_start, weights
+from training import Killed, held_out, same, tiny_start, weights
 
 from counterpoint.training import loop
 from counterpoint.training.checkpoints import steps_in
 from counterpoint.training.data.pairs import column_digest
 from counterpoint.training.reading import load_recipe
-
-__all__ = ["one_thread"]  # fixtures
 
 SMALL = (
     *("precision=fp32", "batch=4", "epochs=2", "save_every=2", "log_every=1", "data.workers=0"),
@@ -88,7 +86,6 @@ def test_a_changed_validation_file_is_refused(tmp_path, monkeypatch):
 
 
 def test_shards_with_other_texts_of_equal_length_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     samples = [{"caption": f"caption {10 + n}", "negatives": ["none"]} for n in range(12)]
     path = tmp_path / "shards" / "a.tar"
     write_shard(path, samples)

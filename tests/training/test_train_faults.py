@@ -88,7 +88,6 @@ def test_hard_images_need_another_sample(tmp_path):
 
 
 def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_shard(tmp_path / "shards/a.tar", [{"caption": "x"}] * 260)
     write_shard(tmp_path / "shards/b.tar", [{"caption": "x", "negatives": ["y"]}] * 40)
     data = opened(tmp_path / "shards", batch=300, kind="webdataset", positives=False)
@@ -109,7 +108,6 @@ def test_a_plain_shard_in_front_says_nothing_of_the_others(tmp_path, monkeypatch
     ],
 )
 def test_shards_with_something_else_than_texts(tmp_path, monkeypatch, sample, only, code, field):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_shard(tmp_path / "a.tar", [{"caption": "x", **sample}] * 4)
     with raises(code, tmp_path / "a.tar", field or ""):
         opened(tmp_path / "a.tar", batch=2, kind="webdataset", positives=False, only=only)
@@ -184,7 +182,6 @@ def test_the_log_is_json_whatever_a_number_is(tmp_path):
 
 
 def test_an_evaluation_that_was_interrupted_is_made_after_all(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_STORE", str(tmp_path / "store"))
     given = ("steps=4", "eval_every=2", "benchmarks=['world-swap:size=20']")
 
     def stopped(*_: object) -> None:

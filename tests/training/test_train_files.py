@@ -30,11 +30,6 @@ SHAPES = ("circle", "square", "star")
 SMALL = ("batch=6", "steps=16", "lr=3e-3", "warmup=1", "log_every=1", "device=cpu", "seed=2")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def start(tmp_path) -> str:
     return f"model=open_clip:local-dir:{save_model(tmp_path / 'start', CLIP)}"
@@ -129,7 +124,6 @@ def accuracies(model: str, files: list[Path], folder: Path) -> dict[str, float]:
 
 
 def test_hp_hn_learns_from_pairs_files_and_their_photographs(tmp_path, start, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
     files = pairs_files(tmp_path)
     path = f"data.path=[{files[0]},{files[1]}]"
     told, log = trained(tmp_path, "hp-hn", start, path, "data.workers=0", "epochs=20")
@@ -160,7 +154,6 @@ def test_negclip_takes_hard_images_from_a_training_file(tmp_path, start):
 
 
 def test_hp_hn_trains_on_shards_the_same_in_parts(tmp_path, start, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = (start, "data.kind=webdataset", f"data.path={shards(tmp_path / 'shards')}")
     given = (*given, "data.workers=0", "precision=fp32", "lr=1e-4", "steps=4")
     told, log = trained(tmp_path, "hp-hn", *given)

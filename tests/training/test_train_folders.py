@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 from errors import raises
 from open_clip_models import WEIGHTS, load, save_model
-from training import one_thread, run_small, small_recipe, written
+from training import run_small, small_recipe, written
 
 from counterpoint.models.openclip import fill_folder
 from counterpoint.training import loop
 from counterpoint.training.checkpoints import RECIPE
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.faults
 

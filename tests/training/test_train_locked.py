@@ -11,7 +11,6 @@ from errors import raises
 from hf_models import noise
 from locked import (
     data_in,
-    own_store,
     pixels_like,
     recipe_in,
     start_in,
@@ -20,7 +19,7 @@ from locked import (
     weights_of,
 )
 from safetensors.torch import load_file
-from training import CPU, Killed, everything, one_thread, same, train_by_two, written
+from training import CPU, Killed, everything, same, train_by_two, written
 
 import counterpoint
 from counterpoint._util.store import Store
@@ -31,8 +30,6 @@ from counterpoint.training.reading import load_recipe
 from counterpoint.training.setup import build
 from counterpoint.training.towers import open_start, trunk_of
 from counterpoint.training.validation import Validator
-
-__all__ = ["one_thread", "own_store"]  # fixtures
 
 pytestmark = pytest.mark.slow
 

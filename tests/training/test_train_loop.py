@@ -13,7 +13,6 @@ from open_clip_models import CAPTIONS, load
 from training import (
     CPU,
     last_checkpoint,
-    one_thread,
     run_small,
     same,
     small_recipe,
@@ -30,8 +29,6 @@ from counterpoint.training import loop
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms
 from counterpoint.training.setup import build
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -96,8 +93,6 @@ def test_the_folder_scores_as_the_trained_model_did(tmp_path):
 
 
 def test_benchmarks_give_one_table_and_evaluations_on_the_way(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     done = run_small(tmp_path, "steps=4", "eval_every=2", "benchmarks=['world-swap:size=30']")
     assert done.outcome is not None and done.outcome.changes
     assert (done.folder / "outcome.json").is_file()
@@ -110,8 +105,6 @@ def test_benchmarks_give_one_table_and_evaluations_on_the_way(tmp_path, monkeypa
 
 
 def test_the_evaluation_in_the_end_says_what_it_is_and_how_to_do_without(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-
     lines: list[str] = []
     display = Silent()
     monkeypatch.setattr(display, "say", lines.append)
@@ -126,7 +119,6 @@ def test_without_benchmarks_the_table_is_told_to_be_missing_and_can_be_had_later
     tmp_path, monkeypatch
 ):
     """By the same command: a finished run is not trained again."""
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
     path = written(small_recipe(tmp_path))
     first = CliRunner().invoke(app, ["train", path, "--json"])
     assert first.exit_code == 0 and json.loads(first.stdout)[0]["outcome"] == []

@@ -11,7 +11,6 @@ import torch
 from errors import raises
 from locked import (
     data_in,
-    own_store,
     pixels_like,
     recipe_in,
     start_in,
@@ -27,8 +26,6 @@ from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training.loop import train
 from counterpoint.training.setup import build
 from counterpoint.training.validation import Validator
-
-__all__ = ["own_store"]  # fixtures
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,6 @@ from training import (
     broken_off,
     everything,
     last_checkpoint,
-    one_thread,
     run_small,
     same,
     small_recipe,
@@ -47,7 +46,6 @@ ODD = ("accumulate=2", "ema=0.9", "cached_batch=3")  # everything that has a sta
 
 
 LOGGED = ("step", "loss", "lr", "scale")
-__all__ = ["one_thread"]  # fixtures
 
 
 @pytest.mark.parametrize("extra", [(), ODD, ("lora.rank=2",), ("precision=bf16",)])

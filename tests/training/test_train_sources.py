@@ -107,7 +107,6 @@ def test_one_pairs_file_without_positives(tmp_path):
 @pytest.fixture
 def shards(tmp_path, monkeypatch) -> Path:
     """Three shards of four samples, written by the library itself."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "shards"
     folder.mkdir()
     for shard in range(3):

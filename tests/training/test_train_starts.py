@@ -16,7 +16,6 @@ from training import (
     CPU,
     broken_off,
     everything,
-    one_thread,
     run_small,
     same,
     small_recipe,
@@ -29,8 +28,6 @@ from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.training.batches import only, pack, unpack
 from counterpoint.training.setup import build
 from counterpoint.training.towers import open_start, token_images, tokens_of, towers_of
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 

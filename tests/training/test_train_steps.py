@@ -24,7 +24,6 @@ from open_clip_models import (
 from training import (
     CPU,
     last_checkpoint,
-    one_thread,
     run_small,
     small_recipe,
     tensors,
@@ -38,8 +37,6 @@ from counterpoint.training.losses import terms as losses
 from counterpoint.training.setup import build, decayed, groups, prepare
 from counterpoint.training.steps import Loss, Stepper, clip_gradients, tokens_read, update
 from counterpoint.training.towers import Towers, open_start
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 TERMS = [

@@ -11,11 +11,9 @@ from contextlib import suppress
 
 import pytest
 from processes import ended, start
-from training import held_out, one_thread, small_recipe, written
+from training import held_out, small_recipe, written
 
 from counterpoint.training import loop
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.faults
 

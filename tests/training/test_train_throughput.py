@@ -28,11 +28,6 @@ FEW_STEPS = ("steps=3", "batch=4", "lr=1e-3")  # a CPU is slow in half precision
 CPU = Ranks(0, 1, torch.device("cpu"))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 # --- compiled blocks ---------------------------------------------------------------------------
 
 

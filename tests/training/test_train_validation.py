@@ -18,7 +18,6 @@ from training import (
     Killed,
     broken_off,
     held_out,
-    one_thread,
     run_small,
     same,
     small_recipe,
@@ -37,8 +36,6 @@ from counterpoint.training.recipe import Recipe
 from counterpoint.training.setup import build
 from counterpoint.training.steps import TrainingRun, encode
 from counterpoint.training.validation import Validated, Validator, best_of, read_record
-
-__all__ = ["one_thread"]  # fixtures
 
 pytestmark = pytest.mark.slow
 

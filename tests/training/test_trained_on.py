@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from errors import raises
 from hf_models import clip as hf_clip, save as save_hf
 from train_data_support import colour, paint, write_shard
-from training import one_thread, run_small, tiny_start
+from training import run_small, tiny_start
 from typer.testing import CliRunner
 
 from counterpoint.cli.app import app
@@ -32,8 +31,6 @@ from counterpoint.runs import load_run
 from counterpoint.training import loop
 from counterpoint.training.reading import load_recipe
 
-__all__ = ["one_thread"]  # fixtures
-
 SMALL = (
     *("precision=fp32", "batch=4", "steps=2", "save_every=0", "data.workers=0", "device=cpu"),
     *("benchmarks=[]", "seed=0"),
@@ -41,12 +38,6 @@ SMALL = (
 # Of the texts and photographs of a benchmark: how many are trained on, and how many there are.
 HALF = {"texts": 5, "of_texts": 12, "photographs": 3, "of_photographs": 6}
 SAID = "the model was trained on 5 of the 12 texts and 3 of the 6 photographs of this benchmark"
-
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def cases(folder: Path, numbers: range = range(6)) -> Path:
