@@ -24,7 +24,7 @@ COMMANDS = {
         *("", 15, 56),
     ),
     "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 18, 64),
-    "a training step": ((*TRAIN, "out=out"), "_gradients", 14, 45),
+    "a training step": ((*TRAIN, "out=out"), "gradients", 12, 14),
 }
 
 
