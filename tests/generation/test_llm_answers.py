@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
-    AnswerError,
+    UnusableAnswerError,
     answered,
     bag_distance,
     holds,
@@ -35,7 +35,7 @@ def told(read: Callable[..., object], *given: object) -> object:
     """What was read, or the reason why nothing was."""
     try:
         return read(*given)
-    except AnswerError as error:
+    except UnusableAnswerError as error:
         return str(error)
 
 

@@ -14,7 +14,7 @@ import counterpoint.generation.llm as package
 from counterpoint.generation import chosen_methods
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import (
-    AnswerError,
+    UnusableAnswerError,
     answered,
     chained,
     in_format_of,
@@ -109,7 +109,7 @@ def would_be_taken(template: Template, step: Step, shot: Shot) -> bool:
         return False
     try:
         return is_read(template, step, shot)
-    except AnswerError as error:
+    except UnusableAnswerError as error:
         return no and str(error) in (answers.NOTHING_LOCATED, answers.ANSWERED_NO)
 
 
@@ -236,7 +236,7 @@ def test_a_chain_is_read_strictly() -> None:
         f"Picked thing: dog\nThings: dog\n{last}": answers.EXTRA_LINES,
     }
     for answer, reason in wrong.items():
-        with pytest.raises(AnswerError, match=re.escape(reason)):
+        with pytest.raises(UnusableAnswerError, match=re.escape(reason)):
             chained(answer, "a dog on a bed", step)
     good = "Things: dog, bed\nPicked thing: dog\nNew thing: cat\nNew sentence: a cat on a bed"
     assert chained(good, "a dog on a bed", step) == ("dog", "cat", "a cat on a bed")

@@ -108,7 +108,7 @@ def _keys(group: Group, text: Text) -> tuple[str, str, str]:
     return text.label, word, edit
 
 
-class Sample(NamedTuple):
+class TextSample(NamedTuple):
     """The texts that are kept of each caption; the others are counted by the reason.
 
     `dropped` has the reasons by the kind of a text and its draw.
@@ -133,7 +133,7 @@ class Sample(NamedTuple):
                 left_out[f"captions without a text, after {self.step}"] += 1
 
 
-def balanced_sample(groups: Iterable[Group], wanted: Balance, seed: int, path: Path) -> Sample:
+def balanced_sample(groups: Iterable[Group], wanted: Balance, seed: int, path: Path) -> TextSample:
     """As many texts of each subtype as of the rarest, drawn by the seed."""
 
     def draw(group: Group, kind: Kind, text: Text) -> int:
@@ -160,10 +160,10 @@ def balanced_sample(groups: Iterable[Group], wanted: Balance, seed: int, path: P
         for subtype in sizes:
             reason = f"{kind}s of the subtype {subtype}, to balance"
             dropped |= {(kind, each): reason for each in sorted(draws[kind, subtype])[least:]}
-    return Sample("balancing", draw, dropped)
+    return TextSample("balancing", draw, dropped)
 
 
-def capped_sample(groups: Iterable[Group], caps: Caps, seed: int, path: Path) -> Sample:
+def capped_sample(groups: Iterable[Group], caps: Caps, seed: int, path: Path) -> TextSample:
     """Texts whose keys are not full."""
 
     def draw(group: Group, kind: Kind, text: Text) -> int:
@@ -178,7 +178,7 @@ def capped_sample(groups: Iterable[Group], caps: Caps, seed: int, path: Path) ->
         _refuse_impossible(mine, caps, kind, path)
         for each, key in _left_out(sorted(mine), caps).items():
             dropped[kind, each] = f"{kind}s {_NAMES[key]} above its cap"
-    return Sample("the caps", draw, dropped)
+    return TextSample("the caps", draw, dropped)
 
 
 def _texts(group: Group) -> Iterator[tuple[Kind, Text]]:

@@ -56,7 +56,7 @@ from counterpoint.generation.export.groups import (
 )
 from counterpoint.generation.export.sampling import (
     WHOLE,
-    Sample,
+    TextSample,
     balanced_sample,
     capped_sample,
     read_balance,
@@ -123,7 +123,7 @@ def export_training(
     def read(counts: LeftOut) -> Iterator[Group]:
         return read_groups(pairs, counts, moves, progress)
 
-    sample: Sample | None = None
+    sample: TextSample | None = None
     if caps:
         sample = capped_sample(read(LeftOut()), caps, seed, pairs[0])
     elif balanced:

@@ -1,8 +1,8 @@
 """What a model's answer says, and whether its sentence is a small change of the caption.
 
 Answers are read strictly: a model that adds talk has not understood the request. Everything here is
-a pure function of the caption and the answer. What is not accepted raises an `AnswerError`, whose
-reason is one of the constants below, so that reasons can be counted.
+a pure function of the caption and the answer. What is not accepted raises an `UnusableAnswerError`,
+whose reason is one of the constants below, so that reasons can be counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OLD_LOST: Final = "what should be added to is not in the new sentence"
 CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
 
 
-class AnswerError(Exception):
+class UnusableAnswerError(Exception):
     """An answer that is not taken; its text is the reason."""
 
 
@@ -98,15 +98,15 @@ def swapped(text: str, caption: str, step: Step) -> str:
     labels = step.labels or ("Possible", "Swapped", step.label)
     lines = _lines(text)
     if _starts(lines[0], labels[0]) and _NO.fullmatch(_behind(lines[0], labels[0])):
-        raise AnswerError(ANSWERED_NO)
+        raise UnusableAnswerError(ANSWERED_NO)
     decision, listing, sentence = _labelled(lines, labels, labels[2:])
     if not _YES.fullmatch(decision):
-        raise AnswerError(EXTRA_LINES)
+        raise UnusableAnswerError(EXTRA_LINES)
     parts = listed(listing)
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
-        raise AnswerError(NOT_IN_CAPTION)
+        raise UnusableAnswerError(NOT_IN_CAPTION)
     if not trade_places(caption, sentence, *parts):
-        raise AnswerError(NOT_SWAPPED)
+        raise UnusableAnswerError(NOT_SWAPPED)
     return sentence
 
 
@@ -131,10 +131,10 @@ def located(text: str, caption: str, label: str) -> list[str]:
     """The listed parts that are in the caption, each once, in the order of the answer."""
     parts = listed(answered(text, label))
     if not parts:
-        raise AnswerError(NOTHING_LOCATED)
+        raise UnusableAnswerError(NOTHING_LOCATED)
     inside = [part for part in parts if holds(caption, part)]
     if not inside:
-        raise AnswerError(NOT_IN_CAPTION)
+        raise UnusableAnswerError(NOT_IN_CAPTION)
     return inside
 
 
@@ -142,13 +142,13 @@ def chained(text: str, caption: str, step: Step) -> tuple[str, str, str]:
     """What was chosen, the new words and the sentence, from an answer of four labelled lines."""
     lines = _lines(text)
     if _starts(lines[0], step.labels[0]) and not listed(_behind(lines[0], step.labels[0])):
-        raise AnswerError(NOTHING_LOCATED)
+        raise UnusableAnswerError(NOTHING_LOCATED)
     _, picked, new, sentence = _labelled(lines, step.labels)
     chosen = picked.strip(_MARKS)
     if chosen.lower() in _NONE:
-        raise AnswerError(NOTHING_LOCATED)
+        raise UnusableAnswerError(NOTHING_LOCATED)
     if not holds(caption, chosen):
-        raise AnswerError(NOT_IN_CAPTION)
+        raise UnusableAnswerError(NOT_IN_CAPTION)
     return chosen, _fresh(new, caption, chosen), sentence
 
 
@@ -165,13 +165,13 @@ def proposed(text: str, caption: str, chosen: str, step: Step) -> str:
 def _fresh(line: str, caption: str, chosen: str) -> str:
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
-        raise AnswerError(NEW_EMPTY)
+        raise UnusableAnswerError(NEW_EMPTY)
     if len(words(new)) > _MOST_NEW or "," in new:
-        raise AnswerError(NEW_TOO_LONG)
+        raise UnusableAnswerError(NEW_TOO_LONG)
     if _core(new) == _core(chosen):
-        raise AnswerError(NEW_SAME)
+        raise UnusableAnswerError(NEW_SAME)
     if holds(caption, new) or holds(" ".join(_core(caption)), " ".join(_core(new))):
-        raise AnswerError(NEW_KNOWN)
+        raise UnusableAnswerError(NEW_KNOWN)
     return new
 
 
@@ -185,9 +185,9 @@ def _lines(text: str) -> list[str]:
     """The lines of an answer, of which there is one and the first is not No."""
     lines = _plain_lines(text)
     if not lines:
-        raise AnswerError(EMPTY)
+        raise UnusableAnswerError(EMPTY)
     if _NO.fullmatch(lines[0]):
-        raise AnswerError(ANSWERED_NO)
+        raise UnusableAnswerError(ANSWERED_NO)
     return lines
 
 
@@ -203,9 +203,9 @@ def _labelled(lines: list[str], labels: Sequence[str], asked: Sequence[str] = ()
     """
     for label in asked or labels:
         if not any(_starts(line, label) for line in lines):
-            raise AnswerError(no_line(label))
+            raise UnusableAnswerError(no_line(label))
     if len(lines) != len(labels) or not all(map(_starts, lines, labels)):
-        raise AnswerError(EXTRA_LINES)
+        raise UnusableAnswerError(EXTRA_LINES)
     return list(map(_behind, lines, labels))
 
 
@@ -324,14 +324,14 @@ def judge(caption: str, text: str, change: ChangeLimit) -> None:
     """Raise if a text in the caption's format is not accepted."""
     plain = caption.strip()
     if not words(text):
-        raise AnswerError(EMPTY)
+        raise UnusableAnswerError(EMPTY)
     if text == plain or words(text) == words(plain):
-        raise AnswerError(UNCHANGED)
+        raise UnusableAnswerError(UNCHANGED)
     if text.endswith("?") and not plain.endswith("?"):
-        raise AnswerError(QUESTION)
+        raise UnusableAnswerError(QUESTION)
     if plain[-1] in _FINAL_MARKS and text[-1] not in _FINAL_MARKS:
-        raise AnswerError(NO_PUNCTUATION)
+        raise UnusableAnswerError(NO_PUNCTUATION)
     if change.measure == "words" and brings_nothing(plain, text):
-        raise AnswerError(NOTHING_NEW)
+        raise UnusableAnswerError(NOTHING_NEW)
     if changes_too_much(plain, text, change):
-        raise AnswerError(CHANGED_TOO_MUCH)
+        raise UnusableAnswerError(CHANGED_TOO_MUCH)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from counterpoint._util.errors import MissingExtraError
 from counterpoint._util.store import Store, default_store, digest
 from counterpoint.generation.llm import answers
-from counterpoint.generation.llm.answers import AnswerError
+from counterpoint.generation.llm.answers import UnusableAnswerError
 from counterpoint.generation.llm.templates import (
     SENTENCES,
     Step,
@@ -230,7 +230,7 @@ class ChatMethod:
             for work, reply in zip(open_works, replies, strict=True):
                 try:
                     work.result = self._read(step, work, reply)
-                except AnswerError as error:
+                except UnusableAnswerError as error:
                     work.result = Rejection(str(error))
         return [[work.result or Rejection(answers.EMPTY)] for work in works]
 
@@ -284,12 +284,12 @@ class ChatMethod:
     def _read(self, step: Step, work: _Work, reply: Reply | None) -> Draft | None:
         """The text, or None if another step follows."""
         if reply is None:
-            raise AnswerError(answers.REJECTED)
+            raise UnusableAnswerError(answers.REJECTED)
         self._served |= {reply.model} - {""}
         if reply.refused:
-            raise AnswerError(answers.REFUSED)
+            raise UnusableAnswerError(answers.REFUSED)
         if reply.cut:
-            raise AnswerError(answers.CUT_OFF)
+            raise UnusableAnswerError(answers.CUT_OFF)
         caption, values = quotable(work.caption), work.values
         text = answers.without_question(reply.text, step.ask, filled(step.ask, values))
         if step.answer == "list":
@@ -312,12 +312,12 @@ class ChatMethod:
         answers.judge(work.caption, text, template.change)
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not answers.holds(text, new):
-            raise AnswerError(answers.NEW_UNUSED)
+            raise UnusableAnswerError(answers.NEW_UNUSED)
         before, after = (answers.occurrences(each, chosen) for each in (work.caption, text))
         if chosen and template.type == "replace" and after >= before:
-            raise AnswerError(answers.OLD_KEPT)
+            raise UnusableAnswerError(answers.OLD_KEPT)
         if chosen and template.type == "add" and not answers.holds_apart(text, chosen):
-            raise AnswerError(answers.OLD_LOST)
+            raise UnusableAnswerError(answers.OLD_LOST)
         finished = re.search(FINISHED, sentence) is not None
         return Draft(text, template.type, template.subtype, sentence=finished)
 
