@@ -41,7 +41,7 @@ from open_clip.transform import PreprocessCfg, image_transform_v2
 from PIL import Image
 
 import counterpoint
-from counterpoint._util.children import NICE
+from counterpoint._util.processes import NICE
 from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Setting, TrainingData, _cores

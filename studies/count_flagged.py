@@ -27,7 +27,7 @@ from typing import Final, get_args
 
 import numpy as np
 
-from counterpoint._util.articles import article
+from counterpoint._util.english import article
 from counterpoint.generation.checks.checking import (
     CHECKS,
     Claim,

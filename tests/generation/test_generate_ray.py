@@ -17,7 +17,7 @@ from errors import raises
 from models_for_tests import is_sentence
 from typer.testing import CliRunner
 
-from counterpoint._util.cluster import ray_cluster
+from counterpoint._util.processes import ray_cluster
 from counterpoint.cli.app import app
 from counterpoint.generation import run as running
 from counterpoint.generation.drafts import TextSettings

@@ -224,7 +224,7 @@ DOORS = {
     "snapshot_download": "models/hub.py data/getting.py",
     "torch.load": "models/weights.py",
     "pickle.load": "scoring/readers.py",  # what a process of ours has sent
-    "pickle.loads": "_util/children.py",
+    "pickle.loads": "_util/processes.py",
     "torch.jit.load": "",
     "spacy.load": "",
 }

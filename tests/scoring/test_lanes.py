@@ -15,8 +15,8 @@ from engine_support import build
 from models_for_tests import Towers, choice, ragged, run_engine, write_images
 from PIL import Image
 
-from counterpoint._util.children import NICE
 from counterpoint._util.errors import ImageError
+from counterpoint._util.processes import NICE
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases import ImageRef

@@ -38,7 +38,7 @@ from worker_models import (
 )
 
 from counterpoint import evaluate
-from counterpoint._util.children import end_with_parent, starting
+from counterpoint._util.processes import end_with_parent, starting
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults]
 

@@ -35,7 +35,7 @@ from worker_models import (
 )
 
 from counterpoint import evaluate
-from counterpoint._util.cluster import ray_cluster
+from counterpoint._util.processes import ray_cluster
 
 __all__ = ["decoder"]  # a fixture
 

@@ -28,7 +28,7 @@ from train_data_support import (
     training_file,
 )
 
-from counterpoint._util import cluster
+from counterpoint._util import processes
 from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Problems, Setting
 from counterpoint.training.recipe import DataConfig
@@ -156,7 +156,7 @@ def test_after_ray_no_workers_are_forked(tmp_path, monkeypatch):
         return prepare(epoch, step)
 
     monkeypatch.setattr(data, "prepare", noted)
-    monkeypatch.setattr(cluster, "_joined", ["local"])
+    monkeypatch.setattr(processes, "_joined", ["local"])
     with pytest.warns(RuntimeWarning, match="train in a new process"):
         streamed = list(data.stream(0, 3))
     assert here == [divmod(number, data.steps_per_epoch) for number in range(3)]

@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms import Compose, RandomErasing
 from train_data_support import preprocess, same, tokenize, training_file
 
-from counterpoint._util.children import NICE
+from counterpoint._util.processes import NICE
 from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Setting

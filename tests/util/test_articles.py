@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint._util.articles import article, articles_of, fits
+from counterpoint._util.english import article, articles_of, fits
 from counterpoint.generation.checks.checking import check
 from counterpoint.world.arrays import WORDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from errors import raises
 
-from counterpoint._util.options import Option, read_options
+from counterpoint._util.registry import Option, read_options
 
 KNOWN = {"text": Option(""), "side": Option(8, least=2), "mode": Option("a", ("a", "b"))}
 

@@ -14,7 +14,7 @@ import huggingface_hub.constants as hub_settings
 import pytest
 import transformers
 
-from counterpoint._util.switches import Switch, without_warnings
+from counterpoint._util.processes import Switch, without_warnings
 from counterpoint.models import hub
 from counterpoint.models.blind.text import _no_stderr
 from counterpoint.models.hf.loading import bars

@@ -13,8 +13,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, Final
 
-from counterpoint._util.options import Option, Value, read_options
-from counterpoint._util.registry import Registry
+from counterpoint._util.registry import Option, Registry, Value, read_options
 from counterpoint.benchmarks.benchmark import (
     WITH_POSITIVES,
     Benchmark,

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from counterpoint._util.cluster import check_engine, ray_cluster, working_folder
 from counterpoint._util.errors import CounterpointError, ModelError
+from counterpoint._util.processes import check_engine, ray_cluster, working_folder
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.store import Store, default_store
 from counterpoint._util.untrusted import shown

@@ -10,8 +10,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from counterpoint._util.cluster import ENGINES, check_engine, ray_cluster, working_folder
 from counterpoint._util.errors import MissingExtraError
+from counterpoint._util.processes import ENGINES, check_engine, ray_cluster, working_folder
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import shortened
 from counterpoint.evaluation.devices import device_names

@@ -33,9 +33,8 @@ from counterpoint._util.errors import (
 from counterpoint._util.progress import Progress
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import default_store, digest
-from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.untrusted import parse_json, read_yaml, shortened, shown
 from counterpoint._util.writing import clear_drafts, write_json
-from counterpoint._util.yaml_files import read_yaml
 from counterpoint.benchmarks import LoadedBenchmark, load_benchmark
 from counterpoint.evaluation.evaluating import evaluate, prepare, slug
 from counterpoint.runs import Run, find_runs, read_manifest

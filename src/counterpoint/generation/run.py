@@ -24,9 +24,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
-from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure, starting
-from counterpoint._util.cluster import check_engine, ray_cluster
 from counterpoint._util.errors import DataError, reason
+from counterpoint._util.processes import (
+    DEATHS,
+    WorkerFailure,
+    check_engine,
+    end_with_parent,
+    failure,
+    ray_cluster,
+    starting,
+)
 from counterpoint._util.progress import Advance, Progress, Quiet
 from counterpoint._util.untrusted import shortened
 from counterpoint._util.writing import whole_file

@@ -26,7 +26,7 @@ from typing import Any, Final
 from huggingface_hub import constants
 
 from counterpoint._util.errors import ModelError, NotFoundError, is_panic, reason
-from counterpoint._util.switches import Switch
+from counterpoint._util.processes import Switch
 from counterpoint._util.untrusted import parse_json, shortened
 from counterpoint.models.bounded import why_unreadable
 from counterpoint.models.registry import LoadOptions

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
-from counterpoint._util.options import Option
-from counterpoint._util.registry import Registry, did_you_mean
+from counterpoint._util.registry import Option, Registry, did_you_mean
 from counterpoint._util.untrusted import shown
 
 if TYPE_CHECKING:

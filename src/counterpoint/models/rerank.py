@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.options import Option, read_options
 from counterpoint._util.progress import Named
+from counterpoint._util.registry import Option, read_options
 from counterpoint._util.store import digest
 from counterpoint.cases import SCHEMA, Cases, gallery_rows
 from counterpoint.metrics import Overlong

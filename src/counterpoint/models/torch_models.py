@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from counterpoint._util.errors import ModelError, NotFoundError
+from counterpoint._util.processes import Switch, without_warnings
 from counterpoint._util.registry import did_you_mean
-from counterpoint._util.switches import Switch, without_warnings
 from counterpoint.models.registry import PRECISIONS, LoadOptions
 
 P = ParamSpec("P")

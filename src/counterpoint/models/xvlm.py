@@ -26,7 +26,7 @@ from torchvision.models.swin_transformer import SwinTransformer
 from torchvision.transforms import Compose, InterpolationMode, Normalize, Resize, ToTensor
 
 from counterpoint._util.errors import MissingExtraError, ModelError, NotFoundError
-from counterpoint._util.options import read_options
+from counterpoint._util.registry import read_options
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hub import fetched_file

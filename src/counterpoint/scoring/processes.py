@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from PIL import Image
 
-from counterpoint._util.children import DEATHS, WorkerFailure, end_with_parent, failure, starting
 from counterpoint._util.errors import ModelError
+from counterpoint._util.processes import DEATHS, WorkerFailure, end_with_parent, failure, starting
 from counterpoint.scoring.kinds import (
     BlindScorer,
     Described,

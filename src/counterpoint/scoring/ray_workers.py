@@ -14,8 +14,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
-from counterpoint._util.children import DEATHS, WorkerFailure, failure
 from counterpoint._util.errors import ModelError
+from counterpoint._util.processes import DEATHS, WorkerFailure, failure
 from counterpoint._util.untrusted import shortened
 from counterpoint.scoring.processes import Load, ModelFacts, call, facts_of, worker_died
 from counterpoint.scoring.workers import Computed, Here

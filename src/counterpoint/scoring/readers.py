@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from counterpoint._util.children import let_driver_first
 from counterpoint._util.errors import ImageError
+from counterpoint._util.processes import let_driver_first
 from counterpoint.images import Picture
 
 _CHUNK: Final = 16  # images that travel together

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint._util.untrusted import shortened, shown
-from counterpoint._util.yaml_files import parse_yaml, read_text
+from counterpoint._util.untrusted import parse_yaml, read_text, shortened, shown
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

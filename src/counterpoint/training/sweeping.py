@@ -20,9 +20,8 @@ from typing import Any, Final
 
 from counterpoint._util.errors import DataError, RunError
 from counterpoint._util.progress import Progress
-from counterpoint._util.untrusted import parse_json, shortened, shown
+from counterpoint._util.untrusted import parse_json, read_yaml, shortened, shown
 from counterpoint._util.writing import clear_drafts, write_json
-from counterpoint._util.yaml_files import read_yaml
 from counterpoint.training.logs import Display
 from counterpoint.training.loop import train
 from counterpoint.training.processes import processes

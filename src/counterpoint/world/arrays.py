@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from counterpoint._util.articles import article as indefinite
+from counterpoint._util.english import article as indefinite
 from counterpoint._util.random_numbers import uniforms
 from counterpoint.world.grammar import DETAIL, LEFT_FIRST
 from counterpoint.world.scenes import (

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from counterpoint._util.articles import article as indefinite
+from counterpoint._util.english import article as indefinite
 from counterpoint._util.errors import CounterpointError
 from counterpoint.world.scenes import (
     ATTRIBUTES,

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from counterpoint._util.articles import fits
+from counterpoint._util.english import fits
 from counterpoint.cases import read_words, shared_ends
 from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.language import lexicon

@@ -28,9 +28,8 @@ from jinja2 import Template
 
 from counterpoint._util.errors import DataError, ImageError, reason
 from counterpoint._util.progress import Advance, Progress
-from counterpoint._util.untrusted import shown
+from counterpoint._util.untrusted import shown, yaml_text
 from counterpoint._util.writing import whole_folder
-from counterpoint._util.yaml_files import yaml_text
 from counterpoint.cases import ImageRef
 from counterpoint.generation.drafts import CAPTIONS, MADE
 from counterpoint.generation.export.groups import QUIET, ImagePaths, LeftOut

@@ -22,10 +22,10 @@ from counterpoint._util.errors import (
     ModelError,
     NotFoundError,
 )
+from counterpoint._util.processes import Switch
 from counterpoint._util.progress import Advance
 from counterpoint._util.registry import did_you_mean
 from counterpoint._util.store import digest
-from counterpoint._util.switches import Switch
 from counterpoint._util.untrusted import described
 from counterpoint.generation.images.backends import (
     DEFAULT,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoint._util.errors import DataError, reason
-from counterpoint._util.options import Option, read_options
+from counterpoint._util.registry import Option, read_options
 from counterpoint._util.tables import parquet_columns
 from counterpoint.cases import PROMPTS, SCHEMA as CASE_SCHEMA, Cases, ImageRef
 from counterpoint.generation.inputs.files import (

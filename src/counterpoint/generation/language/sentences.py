@@ -14,8 +14,7 @@ from functools import cache, cached_property
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from counterpoint._util.articles import article
-from counterpoint._util.english import english_tagger, english_versions
+from counterpoint._util.english import article, english_tagger, english_versions
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 

@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from counterpoint._util.articles import article
+from counterpoint._util.english import article
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS

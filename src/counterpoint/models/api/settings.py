@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.options import Option, read_options
+from counterpoint._util.registry import Option, read_options
 
 LOGPROBS: Final = "logprobs"
 CHOICE: Final = "choice"

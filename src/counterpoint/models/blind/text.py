@@ -20,7 +20,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from counterpoint._util.errors import ModelError, NotFoundError
-from counterpoint._util.switches import Switch
+from counterpoint._util.processes import Switch
 from counterpoint.models.hf.loading import (
     PASSING,
     explained,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, MissingExtraError, ModelError
-from counterpoint._util.switches import Switch
+from counterpoint._util.processes import Switch
 from counterpoint._util.untrusted import described
 from counterpoint.models.hub import guarded, hub_or_cache, pretrained
 from counterpoint.models.registry import LoadOptions

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.options import read_options
+from counterpoint._util.registry import read_options
 from counterpoint._util.store import digest
 from counterpoint.images import Picture
 from counterpoint.models.hf.dual import (

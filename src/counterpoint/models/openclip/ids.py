@@ -15,7 +15,7 @@ from typing import Any, Final
 import open_clip
 
 from counterpoint._util.errors import ModelError, reason
-from counterpoint._util.options import read_options
+from counterpoint._util.registry import read_options
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.models.openclip.names import FOLDER, HUB, SCRATCH, check, refuse_architecture
 from counterpoint.models.registry import LoadOptions, records_in

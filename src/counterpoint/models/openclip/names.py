@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from counterpoint._util.errors import NotFoundError
-from counterpoint._util.options import Option, read_options
-from counterpoint._util.registry import did_you_mean
+from counterpoint._util.registry import Option, did_you_mean, read_options
 
 HUB: Final = "hf-hub:"
 FOLDER: Final = "local-dir:"

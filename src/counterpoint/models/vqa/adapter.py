@@ -33,7 +33,7 @@ from PIL import Image
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from counterpoint._util.errors import ModelError
-from counterpoint._util.options import Option, read_options
+from counterpoint._util.registry import Option, read_options
 from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, quiet

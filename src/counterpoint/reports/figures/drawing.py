@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from counterpoint._util.switches import without_warnings
+from counterpoint._util.processes import without_warnings
 from counterpoint.metrics import PART_MARK, PART_NOTE, TIES_MARK, depends_on_ties, is_baseline
 from counterpoint.reports.data import ReportData, parts_of
 from counterpoint.reports.formats import csv_text

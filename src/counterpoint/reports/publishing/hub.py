@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from counterpoint._util.errors import CounterpointError, DataError
-from counterpoint._util.untrusted import parse_json
+from counterpoint._util.untrusted import parse_json, yaml_text
 from counterpoint._util.writing import whole_folder
-from counterpoint._util.yaml_files import yaml_text
 from counterpoint.metrics import (
     ALL,
     LEVEL,

@@ -31,9 +31,8 @@ from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from counterpoint._util.children import let_driver_first
-from counterpoint._util.cluster import ray_was_used
 from counterpoint._util.errors import DataError
+from counterpoint._util.processes import let_driver_first, ray_was_used
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint.images import Picture
 from counterpoint.training.batches import Batch
