@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from support import FEW, part, random_scores, run_of
 from typer.testing import CliRunner
 
-from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
+from counterpoint.cases import Case, Cases, ImageRef, caption_case
 from counterpoint.cli.app import app
 from counterpoint.evaluation import evaluate, with_clean
 from counterpoint.evaluation.doctor import GENERAL, find_defects

@@ -21,12 +21,14 @@ from models_for_tests import noise
 from PIL import Image
 from typer.testing import CliRunner
 
-from counterpoint.benchmarks.registry import load_benchmark, published_files
-from counterpoint.cases.table import Absent, Case
+from counterpoint.benchmarks import load_benchmark
+from counterpoint.benchmarks.registry import published_files
+from counterpoint.cases import Absent, Case
 from counterpoint.cli.app import app
 from counterpoint.data import sources as health_file
 from counterpoint.data.sources import Catalogue, File, FileSource, Needs
-from counterpoint.evaluation.doctor import BlindAccuracy, Health, examine
+from counterpoint.evaluation import Health, examine
+from counterpoint.evaluation.doctor import BlindAccuracy
 from counterpoint.models.blind.baselines import FOLDS
 
 

@@ -11,18 +11,17 @@ from errors import raises
 from models_for_tests import Towers
 from support import GROUPS, case, gallery, owned, part, run_of, square, table
 
-from counterpoint.cases.table import Cases
+from counterpoint.cases import Cases
 from counterpoint.cli.outcome import print_outcome
-from counterpoint.evaluation.outcome import (
+from counterpoint.evaluation import (
     MEAN_SCORES,
     OUTCOME_FILE,
     MetricChange,
     Outcome,
     evaluate_outcome,
-    outcome,
-    write_outcome,
 )
-from counterpoint.metrics.statistics import ALL
+from counterpoint.evaluation.outcome import outcome, write_outcome
+from counterpoint.metrics import ALL
 from counterpoint.runs import Run, compare, load_run, rows
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,13 @@ from typer.testing import CliRunner
 from counterpoint import evaluate, load_run
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
-from counterpoint.benchmarks.registry import load_benchmark
+from counterpoint.benchmarks import load_benchmark
 from counterpoint.cli.app import app
-from counterpoint.evaluation.devices import check_precision, choose
-from counterpoint.metrics.protocols import get_protocol
-from counterpoint.models.registry import PRECISIONS, LoadOptions, load_model
+from counterpoint.evaluation import check_precision
+from counterpoint.evaluation.devices import choose
+from counterpoint.metrics import get_protocol
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.models.registry import PRECISIONS
 from counterpoint.scoring import Work
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from models_for_tests import Towers
 from open_clip_models import CLIP, save_model
 from PIL import Image
 
-from counterpoint.benchmarks.registry import find_benchmark, load_benchmark
-from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.metrics.protocols import PROTOCOLS
+from counterpoint.benchmarks import find_benchmark, load_benchmark
+from counterpoint.evaluation import evaluate
+from counterpoint.metrics import PROTOCOLS
 from counterpoint.runs import Row, Run, load_run, rows
 from counterpoint.scoring.probe import STRENGTHS, fit_logistic
 

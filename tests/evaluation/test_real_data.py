@@ -15,14 +15,13 @@ import pytest
 from benchmark_fixtures import REAL, group_counts, needs_real_files
 
 from counterpoint._util.errors import DataError
-from counterpoint.benchmarks import SYNONYMS
-from counterpoint.benchmarks.registry import BENCHMARKS, load_benchmark
+from counterpoint.benchmarks import BENCHMARKS, SYNONYMS, load_benchmark
 from counterpoint.benchmarks.retrieval import UNKNOWN_TEXT
-from counterpoint.cases.table import Cases
-from counterpoint.data.sources import damaged_files
-from counterpoint.evaluation.doctor import Health, examine, find_defects
-from counterpoint.evaluation.evaluating import evaluate, prepare
-from counterpoint.metrics.protocols import BEYOND_FIRST, NO_IMAGE, PROTOCOLS
+from counterpoint.cases import Cases
+from counterpoint.data import damaged_files
+from counterpoint.evaluation import Health, evaluate, examine, prepare
+from counterpoint.evaluation.doctor import find_defects
+from counterpoint.metrics import BEYOND_FIRST, NO_IMAGE, PROTOCOLS
 from counterpoint.runs import rows
 
 pytestmark = needs_real_files

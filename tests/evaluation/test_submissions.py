@@ -19,11 +19,16 @@ from columns_support import zoo
 from hypothesis import given, strategies as st
 from support import FEW, case, part, random_run, random_scores, run_of, table
 
-from counterpoint.benchmarks.completeness import absent_from
+from counterpoint.benchmarks import absent_from
 from counterpoint.cases import Absent, Cases, without_images
 from counterpoint.cli.console import print_json
-from counterpoint.evaluation import check_submission, evaluate, find_submissions, write_results
-from counterpoint.evaluation.evaluating import prepare
+from counterpoint.evaluation import (
+    check_submission,
+    evaluate,
+    find_submissions,
+    prepare,
+    write_results,
+)
 from counterpoint.evaluation.submissions import _same
 from counterpoint.metrics import PROTOCOLS
 from counterpoint.runs import Part, Run, as_json, rows, save_run

@@ -17,10 +17,15 @@ from models_for_tests import is_sentence
 
 import counterpoint as cp
 from counterpoint._util.progress import Quiet
-from counterpoint.evaluation import sweep_engines, sweeping
+from counterpoint.evaluation import (
+    EvalSweep,
+    forecast,
+    read_plan,
+    sweep_engines,
+    sweep_evaluations,
+    sweeping,
+)
 from counterpoint.evaluation.devices import device_names
-from counterpoint.evaluation.sweep_engines import sweep_evaluations
-from counterpoint.evaluation.sweeping import EvalSweep, forecast, read_plan
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
 

@@ -14,8 +14,8 @@ from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
 from safetensors.torch import load_file
 from training import CPU
 
+from counterpoint.training import load_recipe
 from counterpoint.training.logs import Meter
-from counterpoint.training.reading import load_recipe
 from counterpoint.training.setup import _optimiser, build
 from counterpoint.training.steps import gradients, update
 from counterpoint.training.towers import parts_of

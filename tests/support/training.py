@@ -13,10 +13,8 @@ from safetensors.torch import load_file
 from torch import distributed
 from train_data_support import rows_of, training_file
 
-from counterpoint.training import loop
-from counterpoint.training.loop import Trained, train
+from counterpoint.training import Trained, load_recipe, loop, train
 from counterpoint.training.processes import Ranks
-from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
 
 CPU = Ranks(0, 1, torch.device("cpu"))

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from processes import ended, start
 from torch import nn
 
-from counterpoint.training.losses.terms import TERMS, Features, Term, loss, total
+from counterpoint.training import Features
+from counterpoint.training.losses.terms import TERMS, Term, loss, total
 from counterpoint.training.processes import join
 
 pytestmark = pytest.mark.slow

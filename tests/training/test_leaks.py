@@ -14,14 +14,8 @@ from PIL import Image
 from train_data_support import opened
 
 from counterpoint.images import look, photograph_id, same_looks
-from counterpoint.training.leaks import (
-    BY_CONTENT,
-    BY_LOOK,
-    BY_NAME,
-    BY_TEXT,
-    find_leaks,
-    without_leaks,
-)
+from counterpoint.training import find_leaks, without_leaks
+from counterpoint.training.leaks import BY_CONTENT, BY_LOOK, BY_NAME, BY_TEXT
 
 
 @pytest.fixture

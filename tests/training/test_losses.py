@@ -12,6 +12,7 @@ import torch
 from errors import raises
 from loss_support import MASKS, NAMES, SCALE, bundled, parts, value_and_gradients
 
+from counterpoint.training import Features
 from counterpoint.training.losses.published import (
     analogy,
     clip,
@@ -20,15 +21,7 @@ from counterpoint.training.losses.published import (
     negclip,
     trohn_img,
 )
-from counterpoint.training.losses.terms import (
-    TERMS,
-    Features,
-    Term,
-    faults,
-    loss,
-    total,
-    uses,
-)
+from counterpoint.training.losses.terms import TERMS, Term, faults, loss, total, uses
 
 # --- what is not there -------------------------------------------------------------------------
 

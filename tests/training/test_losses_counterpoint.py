@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from counterpoint.training import Features
 from counterpoint.training.losses.counterpoint import (
     agreement,
     agreement_images,
@@ -16,7 +17,6 @@ from counterpoint.training.losses.counterpoint import (
     listwise,
 )
 from counterpoint.training.losses.published import analogy, negative_loss
-from counterpoint.training.losses.terms import Features
 
 
 def scored(*scores):

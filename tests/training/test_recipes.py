@@ -12,17 +12,9 @@ from support import FEW
 from typer.testing import CliRunner
 
 from counterpoint._util.errors import CounterpointError
+from counterpoint.training import list_recipes, load_recipe, merged, recipe_text
 from counterpoint.training.losses.terms import TERMS
-from counterpoint.training.reading import (
-    _WORDS,
-    FOLDER,
-    _keys_at,
-    list_recipes,
-    load_recipe,
-    merged,
-    recipe_names,
-    recipe_text,
-)
+from counterpoint.training.reading import _WORDS, FOLDER, _keys_at, recipe_names
 from counterpoint.training.steps import learning_rate
 
 PATH = "data.path=train.parquet"

@@ -27,9 +27,8 @@ from training import (
 from typer.testing import CliRunner
 
 from counterpoint.cli.app import app
-from counterpoint.training import loop, sweeping
-from counterpoint.training.reading import load_recipe
-from counterpoint.training.sweeping import cells_of, finished, read_grid, sweep
+from counterpoint.training import load_recipe, loop, sweep, sweeping
+from counterpoint.training.sweeping import cells_of, finished, read_grid
 
 pytestmark = pytest.mark.slow
 

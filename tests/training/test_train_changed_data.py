@@ -11,10 +11,9 @@ from errors import raises
 from train_data_support import rows_of, training_file, write_shard
 from training import Killed, held_out, same, tiny_start, weights
 
-from counterpoint.training import loop
+from counterpoint.training import load_recipe, loop
 from counterpoint.training.checkpoints import steps_in
 from counterpoint.training.data.pairs import column_digest
-from counterpoint.training.reading import load_recipe
 
 SMALL = (
     *("precision=fp32", "batch=4", "epochs=2", "save_every=2", "log_every=1", "data.workers=0"),

@@ -17,12 +17,9 @@ from safetensors.torch import load_file
 from train_data_support import SIZE, opened, rows_of, training_file, write_shard
 from training import last_checkpoint, run_small, tiny_start, weights, written
 
-from counterpoint.training import loop
+from counterpoint.training import Features, load_recipe, loop, train
 from counterpoint.training.logs import Log
-from counterpoint.training.loop import train
 from counterpoint.training.losses import published
-from counterpoint.training.losses.terms import Features
-from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
 
 pytestmark = pytest.mark.faults

@@ -18,10 +18,11 @@ from train_data_support import write_tar
 from training import same, weights
 from typer.testing import CliRunner
 
-from counterpoint.cases.table import ImageRef
+from counterpoint.cases import ImageRef
 from counterpoint.cli.app import app
-from counterpoint.generation.export.training import export_training
-from counterpoint.generation.pairs import Pair, tabulate, write_pairs
+from counterpoint.generation import write_pairs
+from counterpoint.generation.export import export_training
+from counterpoint.generation.pairs import Pair, tabulate
 
 pytestmark = pytest.mark.slow
 

@@ -23,10 +23,8 @@ from training import CPU, Killed, everything, same, train_by_two, written
 
 import counterpoint
 from counterpoint._util.store import Store
-from counterpoint.images.pictures import Picture
-from counterpoint.training import loop
-from counterpoint.training.loop import train
-from counterpoint.training.reading import load_recipe
+from counterpoint.images import Picture
+from counterpoint.training import load_recipe, loop, train
 from counterpoint.training.setup import build
 from counterpoint.training.towers import open_start, trunk_of
 from counterpoint.training.validation import Validator

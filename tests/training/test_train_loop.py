@@ -24,7 +24,7 @@ from training import (
 from typer.testing import CliRunner
 
 from counterpoint.cli.app import app
-from counterpoint.evaluation.evaluating import evaluate
+from counterpoint.evaluation import evaluate
 from counterpoint.training import loop
 from counterpoint.training.logs import Log, Silent
 from counterpoint.training.losses import terms

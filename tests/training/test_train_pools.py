@@ -21,9 +21,9 @@ from locked import (
 from open_clip_models import noise
 from training import CPU
 
+from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.hf.pooling import MeanPool, pool_of
-from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training.loop import train
+from counterpoint.training import train
 from counterpoint.training.setup import build
 from counterpoint.training.validation import Validator
 

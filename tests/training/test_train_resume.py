@@ -30,14 +30,13 @@ from training import (
 )
 
 from counterpoint._util.errors import Terminated
-from counterpoint.training import checkpoints, loop
+from counterpoint.training import checkpoints, load_recipe, loop
 from counterpoint.training.checkpoints import (
     Checkpoint,
     load_last,
     save,
     steps_in,
 )
-from counterpoint.training.reading import load_recipe
 
 pytestmark = pytest.mark.faults
 

@@ -25,9 +25,10 @@ from train_data_support import (
 )
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from counterpoint.cases.table import ImageRef
-from counterpoint.generation.export.training import export_training
-from counterpoint.generation.pairs import Pair, tabulate, write_pairs
+from counterpoint.cases import ImageRef
+from counterpoint.generation import write_pairs
+from counterpoint.generation.export import export_training
+from counterpoint.generation.pairs import Pair, tabulate
 from counterpoint.training.batches import Batch
 from counterpoint.training.data.loading import TrainingData
 from counterpoint.training.data.samples import decode

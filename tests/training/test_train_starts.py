@@ -24,7 +24,7 @@ from training import (
 )
 
 import counterpoint
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models import LoadOptions, load_model
 from counterpoint.training.batches import only, pack, unpack
 from counterpoint.training.setup import build
 from counterpoint.training.towers import open_start, token_images, tokens_of, towers_of

@@ -27,11 +27,10 @@ from training import (
     written,
 )
 
-from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.training import loop, validation
+from counterpoint.models import LoadOptions, load_model
+from counterpoint.training import load_recipe, loop, validation
 from counterpoint.training.batches import Batch
 from counterpoint.training.losses import terms as losses
-from counterpoint.training.reading import load_recipe
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.setup import build
 from counterpoint.training.steps import TrainingRun, encode

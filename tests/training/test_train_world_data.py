@@ -23,33 +23,27 @@ from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.world import WorldData
 from counterpoint.training.recipe import DataConfig
-from counterpoint.world.arrays import (
-    FEATURES,
-    FIRST,
-    RELATION,
-    SECOND,
+from counterpoint.world import (
     STATEMENT_DRAWS,
-    WORDS,
-    WorldTokens,
-    draw_false,
-    draw_plain,
-    draw_statements,
-    holds_each as holds_all,
-    texts,
-)
-from counterpoint.world.drawing import draw
-from counterpoint.world.edits import draw_edits, replacements, swaps
-from counterpoint.world.grammar import (
-    LEFT_FIRST,
     GrammarError,
     Phrase,
     Statement,
+    WorldTokens,
+    draw,
+    draw_edits,
+    draw_false,
+    draw_plain,
+    draw_statements,
     holds,
-    leads,
+    holds_each as holds_all,
     read,
-    write,
+    replacements,
+    sample_scene,
+    swaps,
 )
-from counterpoint.world.scenes import CANONICAL, RELATIONS, SYNONYMS, sample_scene
+from counterpoint.world.arrays import FEATURES, FIRST, RELATION, SECOND, WORDS, texts
+from counterpoint.world.grammar import LEFT_FIRST, leads, write
+from counterpoint.world.scenes import CANONICAL, RELATIONS, SYNONYMS
 
 pytestmark = pytest.mark.slow
 

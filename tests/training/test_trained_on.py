@@ -16,20 +16,18 @@ from training import run_small, tiny_start
 from typer.testing import CliRunner
 
 from counterpoint.cli.app import app
-from counterpoint.evaluation import evaluate
-from counterpoint.evaluation.outcome import outcome
-from counterpoint.evaluation.trained_on import (
+from counterpoint.evaluation import (
     TrainingRecord,
-    paths_of_records,
+    evaluate,
     read_records,
     text_digests,
     write_record,
 )
-from counterpoint.models import TRAINED_ON
-from counterpoint.models.registry import load_model
+from counterpoint.evaluation.outcome import outcome
+from counterpoint.evaluation.trained_on import paths_of_records
+from counterpoint.models import TRAINED_ON, load_model
 from counterpoint.runs import load_run
-from counterpoint.training import loop
-from counterpoint.training.reading import load_recipe
+from counterpoint.training import load_recipe, loop
 
 SMALL = (
     *("precision=fp32", "batch=4", "steps=2", "save_every=0", "data.workers=0", "device=cpu"),
