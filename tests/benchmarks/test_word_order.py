@@ -80,20 +80,14 @@ def treebank(caption: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_is_a_permutation_of_its_tokens(
+def test_every_shuffle_is_another_permutation_of_its_tokens(
     how: str, tagged: list[TaggedCaption]
 ) -> None:
+    assert SHUFFLES[how](Shuffler(3), tagged[0]) != " ".join(tokens_of(how, tagged[0]))
     shuffler = Shuffler(3)
     for words in tagged:
         tokens = [token for token in tokens_of(how, words) if token.strip()]
         assert Counter(SHUFFLES[how](shuffler, words).split()) == Counter(tokens)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", SHUFFLES)
-def test_every_shuffle_changes_a_long_caption(how: str, tagged: list[TaggedCaption]) -> None:
-    plain = " ".join(tokens_of(how, tagged[0]))
-    assert SHUFFLES[how](Shuffler(3), tagged[0]) != plain
 
 
 def test_tags_are_those_of_nouns_and_adjectives(tagged: list[TaggedCaption]) -> None:
@@ -503,18 +497,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(
         found = aro.cached_cases("x", source, tmp_path, one_case)
         assert found.frame.equals(one_case().frame)
     assert kept(own_cache) == []  # nothing half is left behind
-
-
-def test_a_cache_folder_that_is_a_file_is_no_error(tmp_path: Path, own_cache: Path) -> None:
-    own_cache.write_text("not a folder")
-    source = write(tmp_path / "source.json", "[]")
-    found = aro.cached_cases("x", source, tmp_path, one_case)
-    assert found.frame.equals(one_case().frame)
-
-
-def test_what_and_source_are_both_in_the_key(tmp_path: Path, own_cache: Path) -> None:
-    sources = [write(tmp_path / f"{n}.json", f"[{n}]") for n in range(2)]
-    for what in ("x", "y"):
-        for source in (*sources, *sources):
-            aro.cached_cases(what, source, tmp_path, one_case)
-    assert len(kept(own_cache)) == 4
+    (own_cache / "cases").rmdir()
+    (own_cache / "cases").write_text("not a folder")
+    assert aro.cached_cases("x", source, tmp_path, one_case).frame.equals(one_case().frame)

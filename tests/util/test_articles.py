@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from counterpoint._util.english import article, articles_of, fits
 from counterpoint.generation.checks.checking import check
 from counterpoint.world.arrays import WORDS
@@ -18,12 +16,10 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("wanted", "word"), [(a, word) for a, words in EXPECTED.items() for word in words.split()]
-)
-def test_the_sound_decides(wanted: str, word: str) -> None:
-    assert article(word) == wanted
-    assert fits(wanted.upper(), word)
+def test_the_sound_decides() -> None:
+    for wanted, words in EXPECTED.items():
+        assert [word for word in words.split() if article(word) != wanted] == []
+        assert all(fits(wanted.upper(), word) for word in words.split())
 
 
 def test_in_doubt_both_fit() -> None:
@@ -33,14 +29,14 @@ def test_in_doubt_both_fit() -> None:
     assert article("unusual red bus") == "an"
 
 
-@pytest.mark.parametrize("word", ["urinal", "UFO", "herb", "SUV", "X-ray", "hour", "unicycle"])
-def test_what_a_rule_writes_passes_the_check(word: str) -> None:
+def test_what_a_rule_writes_passes_the_check() -> None:
     claim = {"kind": "negative", "type": "replace"}
-    text = f"there is {article(word)} {word} on it"
-    assert not check("there is a dog on it", text, **claim).rejected
-    other = "a" if article(word) == "an" else "an"
-    wrong = check("there is a dog on it", f"there is {other} {word} on it", **claim)
-    assert fits(other, word) == ("a or an" not in str(wrong.rejected))
+    for word in ["urinal", "UFO", "herb", "SUV", "X-ray", "hour", "unicycle"]:
+        text = f"there is {article(word)} {word} on it"
+        assert not check("there is a dog on it", text, **claim).rejected
+        other = "a" if article(word) == "an" else "an"
+        wrong = check("there is a dog on it", f"there is {other} {word} on it", **claim)
+        assert fits(other, word) == ("a or an" not in str(wrong.rejected))
 
 
 def test_the_worlds_words_are_as_their_letters() -> None:
