@@ -74,28 +74,20 @@ def test_annotations_are_no_images():
         assert not any(isinstance(source, ImageSource) for source in needed.annotations)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "file", "url"),
-    [
-        (
-            "sugarcrepe",
-            "add_att.json",
-            "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/"
-            "0047054b243992f0fad63d6f64f7544862daf846/data/add_att.json",
-        ),
-        (
-            "aro/vg-relation",
-            "visual_genome_relation.json",
-            "https://drive.usercontent.google.com/download?"
-            "id=1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3&export=download&confirm=t",
-        ),
-    ],
-)
-def test_addresses(benchmark, file, url):
-    [source] = needs(benchmark).annotations
-    assert isinstance(source, FileSource)
-    [chosen] = [one for one in source.files if one.name == file]
-    assert source.urls(chosen)[0] == url
+ADDRESSES = {
+    ("sugarcrepe", "add_att.json"): "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/"
+    "0047054b243992f0fad63d6f64f7544862daf846/data/add_att.json",
+    ("aro/vg-relation", "visual_genome_relation.json"): "https://drive.usercontent.google.com/"
+    "download?id=1kX2iCHEv0CADL8dSO1nMdW-V0NqIAiP3&export=download&confirm=t",
+}
+
+
+def test_addresses():
+    for (benchmark, name), url in ADDRESSES.items():
+        [source] = needs(benchmark).annotations
+        assert isinstance(source, FileSource)
+        [file] = [one for one in source.files if one.name == name]
+        assert source.urls(file)[0] == url
 
 
 def test_names_are_quoted_in_addresses():

@@ -63,18 +63,13 @@ def test_files_that_match_are_fetched_once(hub, tmp_path):
     assert not any("resolve" in asked.path for asked in hub.asked[before:])
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_gated_set_says_where_to_accept_its_terms(hub, tmp_path, status):
-    refuse(hub, "facebook/winoground", status, X_Error_Code="GatedRepo")
-    with raises("E-DATASET-GATED", "facebook/winoground") as caught:
-        fetch_dataset("facebook/winoground", ["data/*"], tmp_path / "w")
-    message = str(caught.value)
-    for place in (f"{hub.url}/datasets/facebook/winoground", "`hf auth login`", tmp_path / "w"):
-        assert str(place) in message
-
-
-def test_a_set_whose_files_alone_are_gated_says_so_too(hub, tmp_path):
-    publish(hub, "someone/set", FILES)
+def test_a_gated_set_says_where_to_accept_its_terms(hub, tmp_path):
+    for status in (401, 403):
+        refuse(hub, "facebook/winoground", status, X_Error_Code="GatedRepo")
+        places = (f"{hub.url}/datasets/facebook/winoground", "`hf auth login`", tmp_path / "w")
+        with raises("E-DATASET-GATED", "facebook/winoground", *places):
+            fetch_dataset("facebook/winoground", ["data/*"], tmp_path / "w")
+    publish(hub, "someone/set", FILES)  # of which the files alone are gated
     for path, resource in hub.resources.items():
         if "resolve" in path:
             resource.always = says(403, X_Error_Code="GatedRepo")
@@ -82,21 +77,15 @@ def test_a_set_whose_files_alone_are_gated_says_so_too(hub, tmp_path):
         fetch_dataset("someone/set", ["*.parquet"], tmp_path / "set")
 
 
-def test_a_missing_set_is_said_to_be(hub, tmp_path):
+def test_a_set_or_a_hub_that_is_missing_or_broken_is_said_to_be(hub, monkeypatch, tmp_path):
     refuse(hub, "some/one", 404, X_Error_Code="RepoNotFound")
     with raises("E-DATASET-MISSING", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path)
-
-
-def test_a_hub_that_cannot_be_reached_is_said_to_be(monkeypatch, tmp_path):
+    refuse(hub, "some/two", 418)
+    with raises("E-DATASET-UNREACHABLE", "some/two"):
+        fetch_dataset("some/two", ["*"], tmp_path / "set")
     with serving() as gone:
         monkeypatch.setenv("HF_ENDPOINT", gone.url)
-    with raises("E-DATASET-UNREACHABLE", "some/one"):
-        fetch_dataset("some/one", ["*"], tmp_path / "set")
-
-
-def test_a_hub_that_is_broken_is_said_to_be(hub, tmp_path):
-    refuse(hub, "some/one", 418)
     with raises("E-DATASET-UNREACHABLE", "some/one"):
         fetch_dataset("some/one", ["*"], tmp_path / "set")
 

@@ -394,9 +394,16 @@ def defined_by(block: np.ndarray) -> set[str]:
     return {name for name, mark in marks.items() if mark.any()}
 
 
-@pytest.mark.parametrize(
-    ("truth", "expected"),
-    [
+FEW_CLASSES = {"accuracy@1"}  # the five best of four are all of them
+CLASSES = {"accuracy@1", "accuracy@5"}
+RETRIEVAL = {
+    f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
+}
+
+
+def test_a_shape_defines_its_metrics_and_no_other() -> None:
+    """Many images define those of queries alone."""
+    for truth, expected in [
         ([[1, 0]], CAPTIONS),
         ([[1, 1, 0]], CAPTIONS | POSITIVES),
         ([[1, 0, 0]], CAPTIONS | set(RANKED)),
@@ -408,13 +415,16 @@ def defined_by(block: np.ndarray) -> set[str]:
         ([[1, 1, 0, 0], [0, 0, 1, 1]], IMAGES | CAPTIONS | POSITIVES),
         (RENDERINGS[0], (IMAGES - {"group"}) | set(RENDERED)),
         ([[1], [1], [0]], {"text_to_image", "image_brittleness"}),  # no caption to choose
-    ],
-)
-def test_a_shape_defines_its_metrics_and_no_other(
-    truth: list[list[int]], expected: set[str]
-) -> None:
-    block = np.array([truth, truth], dtype=bool)
-    assert defined_by(block) == expected
+        (np.eye(5), RETRIEVAL),
+        (np.eye(4), IMAGES | {"group_matching"}),  # one image less is a case like any other
+        (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
+        (np.repeat(np.eye(5), 2, axis=0), CLASSES),  # two images a class
+        (np.repeat(np.eye(4), 2, axis=0), FEW_CLASSES),
+        (np.repeat(np.eye(2), [2, 1], axis=0), FEW_CLASSES),  # more images than captions
+        (np.repeat(np.eye(3), 2, axis=0)[:, :2], RETRIEVAL),  # two images are of no class
+        (np.eye(5) + np.eye(5, k=1), RETRIEVAL),
+    ]:
+        assert defined_by(np.array([truth, truth], dtype=bool)) == expected, truth
 
 
 def test_answers_define_their_own_metrics_and_those_of_all_pairs() -> None:
@@ -446,32 +456,6 @@ def test_a_case_defines_its_metrics_whatever_stands_beside_it() -> None:
     assert all(EVERY[name].applies(block).all() for name in CAPTIONS)
     squares = np.array([np.eye(2), [[1, 0], [1, 0]]], dtype=bool)
     assert all(EVERY[name].applies(squares).tolist() == [True, False] for name in SQUARE)
-
-
-FEW_CLASSES = {"accuracy@1"}  # the five best of four are all of them
-CLASSES = {"accuracy@1", "accuracy@5"}
-RETRIEVAL = {
-    f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
-}
-
-
-@pytest.mark.parametrize(
-    ("truth", "expected"),
-    [
-        (np.eye(5), RETRIEVAL),
-        (np.eye(4), IMAGES | {"group_matching"}),  # one image less is a case like any other
-        (np.repeat(np.eye(5), 5, axis=1), RETRIEVAL),  # five captions an image, as COCO has
-        (np.repeat(np.eye(5), 2, axis=0), CLASSES),  # two images a class
-        (np.repeat(np.eye(4), 2, axis=0), FEW_CLASSES),
-        (np.repeat(np.eye(2), [2, 1], axis=0), FEW_CLASSES),  # more images than captions
-        (np.repeat(np.eye(3), 2, axis=0)[:, :2], RETRIEVAL),  # two images are of no class
-        (np.eye(5) + np.eye(5, k=1), RETRIEVAL),
-    ],
-)
-def test_many_images_define_metrics_of_queries_and_no_other(
-    truth: np.ndarray, expected: set[str]
-) -> None:
-    assert defined_by(truth[None].astype(bool)) == expected
 
 
 def test_two_texts_of_one_meaning_and_a_negative_define_the_metric_of_texts() -> None:
