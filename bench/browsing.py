@@ -61,7 +61,7 @@ def timed(action: Callable[[], Any], times: int = 5) -> float:
 
 def naive(index: Any, other: Any, query: dict[str, str]) -> list[int]:
     """The rows that pass, by looking at every case in turn."""
-    from counterpoint.studio.browse.index import split
+    from counterpoint.studio.browse.library import split
 
     def outcome(of: Any, row: int) -> str:
         original, positive, negative = of.part.scores[3 * row : 3 * row + 3].tolist()
@@ -134,7 +134,7 @@ def browser(runs: Path) -> Any:
 
 def filtered(index: Any, other: Any, query: dict[str, str]) -> list[int]:
     """The rows that pass, as the studio finds them."""
-    from counterpoint.studio.browse.index import chosen_rows, read_filter, with_outcome
+    from counterpoint.studio.browse.pages import chosen_rows, read_filter, with_outcome
 
     wanted = read_filter(query)
     rows = chosen_rows(wanted, index, other if "other" in query else None)

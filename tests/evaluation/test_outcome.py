@@ -12,7 +12,7 @@ from models_for_tests import Towers
 from support import GROUPS, case, gallery, owned, part, run_of, square, table
 
 from counterpoint.cases import Cases
-from counterpoint.cli.outcome import print_outcome
+from counterpoint.cli.tables import print_outcome
 from counterpoint.evaluation import (
     MEAN_SCORES,
     OUTCOME_FILE,

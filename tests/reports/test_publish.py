@@ -374,15 +374,15 @@ def test_other_runs_replace_only_if_asked(tmp_path):
     assert len(lines(out)) == 13 * 3 and len(aggregates(out)) == 1
 
 
-@pytest.mark.parametrize("name", ["mine.txt", "published.json"])
-def test_what_publish_did_not_write_is_never_replaced(tmp_path, name):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / name).write_text("{}")
-    for overwrite in (False, True):
-        with raises("E-OUTPUT-EXISTS", out):
-            publish([bivlc()], out, replace(FAST, overwrite=overwrite))
-    assert (out / name).read_text() == "{}"
+def test_what_publish_did_not_write_is_never_replaced(tmp_path):
+    for name in ("mine.txt", "published.json"):
+        out = tmp_path / Path(name).stem
+        out.mkdir()
+        (out / name).write_text("{}")
+        for overwrite in (False, True):
+            with raises("E-OUTPUT-EXISTS", out):
+                publish([bivlc()], out, replace(FAST, overwrite=overwrite))
+        assert (out / name).read_text() == "{}"
 
 
 def test_a_failure_leaves_nothing_half_written(tmp_path, monkeypatch):
@@ -395,20 +395,17 @@ def test_a_failure_leaves_nothing_half_written(tmp_path, monkeypatch):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"called": {"hf:some/model": "no-owner"}},
-        {"called": {"hf:some/model": "../x"}},
-        {"called": {"unknown": "a/b"}},
-        {"datasets": {"unknown": "a/b"}},
-        {"datasets": {"bivlc": "a/b/c"}},
-        {"datasets": {"bivlc": "a/b:"}},
-    ],
-)
-def test_names_that_cannot_be_ids_of_the_hub_are_refused(tmp_path, wrong):
-    with raises("E-OPTION-INVALID"):
-        publish([bivlc()], tmp_path / "out", replace(FAST, **wrong))
+def test_names_that_cannot_be_ids_of_the_hub_are_refused(tmp_path):
+    for option, name, value in (
+        ("called", "hf:some/model", "no-owner"),
+        ("called", "hf:some/model", "../x"),
+        ("called", "unknown", "a/b"),
+        ("datasets", "unknown", "a/b"),
+        ("datasets", "bivlc", "a/b/c"),
+        ("datasets", "bivlc", "a/b:"),
+    ):
+        with raises("E-OPTION-INVALID"):
+            publish([bivlc()], tmp_path / "out", replace(FAST, **{option: {name: value}}))
     assert not [*tmp_path.iterdir()]
 
 

@@ -12,11 +12,11 @@ from support import part, random_scores, run_of, table
 from test_wording import tied_run
 
 from counterpoint.cli import tables
-from counterpoint.cli.outcome import print_outcome
+from counterpoint.cli.tables import print_outcome
 from counterpoint.evaluation.outcome import outcome
 from counterpoint.reports import formats
-from counterpoint.reports.differences import sides
 from counterpoint.reports.page import ReportOptions, report_page, report_tables
+from counterpoint.reports.table import sides
 from counterpoint.runs import compare, rows
 
 QUICK = ReportOptions(resamples=100)

@@ -10,20 +10,17 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from columns_support import by_name
 from errors import raises
 from scipy.stats import spearmanr
 from support import case, part, random_run, random_scores, run_of, square, table
 
 from counterpoint.cases import SCHEMA, Case, Cases, ImageRef, read_cases, write_cases
 from counterpoint.metrics import METRICS, PROTOCOLS, PooledMetric
-from counterpoint.runs import Row, Run, as_json, compare, load_run, rows, save_run, side_by_side
+from counterpoint.runs import Run, as_json, compare, load_run, rows, save_run, side_by_side
 
 POOLED = {name for name, metric in METRICS.items() if isinstance(metric, PooledMetric)}
 OF_TRUTH = POOLED - {"rank_correlation"}
-
-
-def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:
-    return {(row.group, row.metric): row for row in found}
 
 
 def area(scores: np.ndarray, truth: np.ndarray) -> float:

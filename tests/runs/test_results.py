@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from columns_support import by_name, differences
 from errors import raises
 from support import (
     GROUPS,
@@ -27,9 +28,7 @@ from support import (
 from counterpoint.cases import NO_NEGATIVE, SURPLUS, Absent, Cases
 from counterpoint.metrics import METRICS, PROTOCOLS, Metric, PooledMetric, holm, mcnemar
 from counterpoint.runs import (
-    Difference,
     Part,
-    Row,
     Run,
     as_json,
     compare,
@@ -59,14 +58,6 @@ TRIPLES = {
     "true_below_threshold": None,
 }
 LABELS = {"all", "replace", "swap", *GROUPS}
-
-
-def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:
-    return {(row.group, row.metric): row for row in found}
-
-
-def differences(found: list[Difference]) -> dict[tuple[str, str], Difference]:
-    return {(row.group, row.metric): row for row in found}
 
 
 def case_values(p: Part, metric: str, tie: str = "wrong") -> np.ndarray:

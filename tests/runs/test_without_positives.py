@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from columns_support import by_name
 from support import case, part, random_run, random_scores, run_of, square, table
 
 from counterpoint.cases import Case, Cases
@@ -15,7 +16,6 @@ from counterpoint.reports.figures.intervals import drop
 from counterpoint.reports.ranking import numbers_of
 from counterpoint.runs import (
     Part,
-    Row,
     Run,
     compare,
     members_in,
@@ -55,10 +55,6 @@ def mixed_run(seed: int = 0, *, same_shape: bool = True) -> Run:
         ]
         cases = Cases.build(made, source="test")
     return random_run(cases, seed)
-
-
-def by_name(found: list[Row]) -> dict[tuple[str, str], Row]:
-    return {(row.group, row.metric): row for row in found}
 
 
 def has_positive(only: Part) -> np.ndarray:

@@ -78,9 +78,8 @@ def questions(database):
 # --- answers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ask", "value", "options", "kept"),
-    [
+def test_answers_are_read_into_their_one_form():
+    for ask, value, options, kept in (
         (BEST, "3", 4, "3"),
         (BEST, "none", 4, "none"),
         (BEST, "4", 4, None),
@@ -96,14 +95,12 @@ def questions(database):
         (RANK, "1,2", 3, None),
         (RANK, "1,,2", 3, None),
         (RANK, "0,1,2", 3, None),
-    ],
-)
-def test_answers_are_read_into_their_one_form(ask, value, options, kept):
-    if kept is None:
-        with raises("E-ANSWER-MISSING"):
-            ask.read(value, options)
-    else:
-        assert ask.read(value, options) == kept
+    ):
+        if kept is None:
+            with raises("E-ANSWER-MISSING"):
+                ask.read(value, options)
+        else:
+            assert ask.read(value, options) == kept
 
 
 def test_what_is_right_and_what_is_accepted():

@@ -21,13 +21,11 @@ from counterpoint.cli.console import (
 
 if TYPE_CHECKING:
     from counterpoint.generation.images import (
-        Backend,
         DrawSettings,
         ImageCounts,
         NearestImages,
         RenderingCounts,
     )
-    from counterpoint.scoring import Work
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The output file (.parquet).")]
 
@@ -327,6 +325,7 @@ def renderings(
     from counterpoint.generation import require_parquet, reserved
     from counterpoint.generation.images import (
         CHANGES,
+        DrawSettings,
         ImageFolder,
         PhotoChanges,
         RenderingCounts,
@@ -334,6 +333,7 @@ def renderings(
         from_pairs,
         is_pairs,
         make_renderings,
+        open_backend,
     )
     from counterpoint.generation.inputs import open_captions
     from counterpoint.scoring import Work
@@ -346,6 +346,8 @@ def renderings(
     if pairs == (neighbours is not None):
         why = "a pairs file has its own false images" if pairs else "is needed for the false images"
         raise typer.BadParameter(why, param_hint="--neighbours")
+    if model and side is not None and side % 8:
+        raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
     require_parquet(out, "cases")
     folder = out.parent / f"{out.stem}-images" if changed is None else changed
     counts = RenderingCounts()
@@ -357,41 +359,30 @@ def renderings(
             opened = open_captions(captions, data, images=images)
             sceneries = from_neighbours(opened, neighbours, out, counts.left_out)
         work = Work(store, batch, bars)
-        how = (seed, steps, side, folder, out.parent, work, device, precision)
+        backend = None
+        if model:
+            backend = open_backend(
+                model,
+                DrawSettings(seed=seed, steps=steps, side=side),
+                folder=folder,
+                root=out.parent,
+                work=work,
+                device=device,
+                precision=precision,
+            )
         made = make_renderings(
             islice(sceneries, limit),
             out,
             counts,
             changes=chosen,
             photographs=PhotoChanges(kept, seed),
-            backend=_backend(model, *how) if model else None,
+            backend=backend,
             progress=bars,
         )
     if as_json:
         print_json([counts.as_json()])
     else:
         _print_renderings(counts, made, out)
-
-
-def _backend(
-    model: str,
-    seed: int,
-    steps: int | None,
-    side: int | None,
-    folder: Path,
-    root: Path,
-    work: Work,
-    device: str,
-    precision: str,
-) -> Backend:
-    from counterpoint.generation.images import DrawSettings, open_backend
-
-    if side is not None and side % 8:
-        raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
-    settings = DrawSettings(seed=seed, steps=steps, side=side)
-    return open_backend(
-        model, settings, folder=folder, root=root, work=work, device=device, precision=precision
-    )
 
 
 def _print_renderings(counts: RenderingCounts, made: int, out: Path) -> None:

@@ -1,22 +1,26 @@
-"""Tables of results for a terminal; what a run lacks, and the exit status for it."""
+"""Tables for a terminal: results, differences, what training changed, and what a run lacks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.measure import Measurement
 
 from counterpoint.cli.console import (
     LEFT_OUT,
+    counted,
     errors,
     output,
     print_json,
+    say,
     warn,
 )
 from counterpoint.metrics import (
+    ALL,
+    METRIC_HEADINGS,
     METRICS,
     TIES_MARK,
     TIES_NOTE,
@@ -25,8 +29,11 @@ from counterpoint.metrics import (
     depends_on_ties,
     heading,
     in_order,
+    interval_text,
     intervals_note,
+    p_value,
     ties_by_model,
+    ties_matter,
 )
 from counterpoint.runs import (
     Difference,
@@ -46,6 +53,9 @@ from counterpoint.runs import (
     side_by_side,
     ties_marked,
 )
+
+if TYPE_CHECKING:
+    from counterpoint.evaluation import MetricChange, Outcome
 
 _ROOM: Final = 16  # characters of a name that there has to be room for
 
@@ -181,6 +191,74 @@ def averages_table(
         mark = " (the protocol's)" if average == protocol.average else ""
         sheet.add(f"{average}{mark}", *(percent(values[name]) for name in metrics))
     return sheet
+
+
+# --- what training changed -----------------------------------------------------------------------
+
+
+_NAMES: Final = {
+    **METRIC_HEADINGS,
+    "mean_score_original": "score, originals",
+    "mean_score_positive": "score, positives",
+    "mean_score_negative": "score, negatives",
+}
+_STYLES: Final = {"better": "green", "worse": "magenta"}
+
+
+def print_outcome(found: Outcome, *, groups: bool = False) -> None:
+    """One table with a section for each benchmark; lowered scores are named under it."""
+    from counterpoint.evaluation import MEAN_SCORES
+
+    known = {name for name, metric in METRICS.items() if metric.main} | {*MEAN_SCORES}
+    shown = [c for c in found.changes if c.metric in known and (groups or c.group in WHOLE)]
+    say(f"start = {found.start}\ntuned = {found.tuned}")
+    output.print(_changes_table(shown))
+    output.print(
+        f"{intervals_note((c.metric for c in shown), 'Per cent (scores as they are)')} tuned - "
+        "start stands with its interval; p (randomisation test over source images, of groups "
+        "Holm-corrected) decides the verdict.",
+        style="dim",
+    )
+    if any(TIES_MARK in cell for change in shown for cell in _change_cells(change)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
+    for line in found.warnings:
+        output.print(f"warning: {line}", style="yellow", soft_wrap=True)
+    for note in found.notes:
+        warn(f"note: {note}")
+
+
+def _changes_table(changes: Sequence[MetricChange]) -> Sheet:
+    numbers = dict.fromkeys(("start", "tuned", "tuned - start", "p"), "number")
+    sheet = Sheet({"benchmark": "name", **numbers, "verdict": "verdict"}, look="tight")
+    for benchmark, label in dict.fromkeys((c.benchmark, c.group) for c in changes):
+        mine = [c for c in changes if (c.benchmark, c.group) == (benchmark, label)]
+        where = benchmark if label == ALL else f"{benchmark}, {label}"
+        sheet.add(f"{where} ({counted(max(c.n for c in mine), 'case')})", style="bold")
+        for change in mine:
+            style = _STYLES.get(change.verdict, "")
+            sheet.add(*_change_cells(change), style=style, last=change is mine[-1])
+    return sheet
+
+
+def _change_cells(c: MetricChange) -> tuple[str, ...]:
+    scale, digits = (100, 1) if METRICS[c.metric].unit == "share" else (1, 3)
+
+    def written(value: float) -> str:
+        return f"{scale * value:.{digits}f}"
+
+    def side(value: float, low: float, high: float, ties: int) -> str:
+        mark = TIES_MARK if ties_matter(ties, c.n, max(high - value, value - low)) else " "
+        return f"{written(value)} {interval_text(value, low, high, written)}{mark}"
+
+    gap, low, high = (f"{scale * v:+.{digits}f}" for v in (c.difference, c.ci_low, c.ci_high))
+    return (
+        f"  {_NAMES[c.metric]}",
+        side(c.start, c.start_low, c.start_high, c.start_ties),
+        side(c.tuned, c.tuned_low, c.tuned_high, c.tuned_ties),
+        f"{gap} [{low}, {high}]",
+        p_value(c.p),
+        c.verdict,
+    )
 
 
 # --- what a run lacks ---------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def _tell(trained: Trained, as_json: bool) -> None:
         print_json([{**told, "steps": trained.steps, "outcome": changes}])
         return
     if trained.outcome is not None:
-        from counterpoint.cli.outcome import print_outcome
+        from counterpoint.cli.tables import print_outcome
 
         print_outcome(trained.outcome)
     if trained.best is not None:

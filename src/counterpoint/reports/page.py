@@ -26,7 +26,7 @@ from counterpoint.reports.data import ReportData, Shared, gather, shared
 from counterpoint.reports.examples import BUDGET, COUNT, Album, examples
 from counterpoint.reports.figures.curves import line
 from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
-from counterpoint.reports.figures.intervals import drop, forest
+from counterpoint.reports.figures.intervals import difference_data, drop, forest, gaps
 from counterpoint.reports.figures.scatter import brittle, radar, tradeoff
 from counterpoint.reports.figures.scores import densities, samples
 from counterpoint.reports.figures.shuffles import shuffles
@@ -35,7 +35,7 @@ from counterpoint.reports.formats import as_csv, as_latex, as_markdown, sheet_pa
 from counterpoint.reports.papers import Papers, beside_papers, theirs
 from counterpoint.reports.provenance import Notice, Provenance, notices, page_facts, run_facts
 from counterpoint.reports.ranking import RankedRow, is_main, numbers_of, written
-from counterpoint.reports.table import Tables, tables
+from counterpoint.reports.table import Tables, sides as sides_of, tables
 from counterpoint.runs import Run, compare, differences_note
 
 if TYPE_CHECKING:
@@ -133,7 +133,6 @@ def _render(
     title: str,
     found: Sequence[Difference] | None = None,
 ) -> str:
-    from counterpoint.reports import differences
     from counterpoint.reports.case_outcomes import opposed
 
     album = Album(options.image_bytes)
@@ -150,8 +149,8 @@ def _render(
     )
     sides: list[Any] = []
     if found is not None:
-        sides = differences.sides(found, every=options.all_metrics)
-        drawn = [*differences.gaps(found, (names[0], names[1])), *drawn]
+        sides = sides_of(found, every=options.all_metrics)
+        drawn = [*gaps(found, (names[0], names[1])), *drawn]
     return (
         environment()
         .get_template("report.html")
@@ -170,7 +169,7 @@ def _render(
             beside=besides(made.papers),
             sides=sides,
             differences_note="" if found is None else differences_note(found),
-            sides_csv="" if found is None else differences.as_data(found).csv,
+            sides_csv="" if found is None else difference_data(found).csv,
             figures=drawn,
             omitted=omitted,
             examples=shown,

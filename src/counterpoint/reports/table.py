@@ -1,4 +1,4 @@
-"""The table: models by benchmarks by metrics, cut into sheets that fit a page."""
+"""The tables: models by benchmarks by metrics, cut into sheets that fit a page; and two runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Final, Literal
 
 from counterpoint.metrics import (
     ALL,
+    METRIC_HEADINGS,
     METRICS,
+    TIES_MARK,
     WHOLE,
     WITHOUT_POSITIVES,
     depends_on_ties,
@@ -18,11 +20,14 @@ from counterpoint.metrics import (
     in_order,
     interval_text,
     is_baseline,
+    p_value,
     ties_by_model,
+    ties_matter,
 )
 from counterpoint.reports.data import Parts, ReportData, parts_of
 from counterpoint.reports.papers import Papers, theirs
 from counterpoint.reports.ranking import RankedRow, Standing, counts_text, is_human, written
+from counterpoint.runs import Difference
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
@@ -290,3 +295,53 @@ def chance_cell(numbers: list[RankedRow], head: ColumnHead, metric: str) -> Tabl
     if apart:  # runs lack different cases, so that their chance differs
         return TableCell(f"{written(metric, found[0])} to {written(metric, found[-1])}")
     return TableCell(written(metric, found[0]))
+
+
+# --- two runs side by side ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The differences of one benchmark: the whole first, then its groups."""
+
+    benchmark: str
+    pairs: list[dict[str, str]]
+    left_out: int
+
+
+def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
+    """The tables; `every` metric, or the main ones."""
+    shown = [d for d in found if every or METRICS[d.metric].main]
+    order = {name: place for place, name in enumerate(METRIC_HEADINGS)}
+    made = []
+    for benchmark in dict.fromkeys(d.benchmark for d in shown):
+        mine = [d for d in shown if d.benchmark == benchmark]
+        sizes = {d.group: d.n for d in mine if d.group != ALL}
+        large = sorted(sizes, key=lambda group: -sizes[group])[:_GROUPS]
+        groups = [ALL, *sorted(large)]
+        kept = [d for d in mine if d.group in groups]
+        kept.sort(key=lambda d: (groups.index(d.group), order.get(d.metric, len(order))))
+        made.append(Side(benchmark, [_pair(d) for d in kept], len(sizes) - len(large)))
+    return made
+
+
+def _pair(d: Difference) -> dict[str, str]:
+    """One difference as it is written."""
+    scale, digits = (100, 1) if METRICS[d.metric].unit == "share" else (1, 4)
+    low, gap, high = (f"{scale * v:+.{digits}f}" for v in (d.ci_low, d.difference, d.ci_high))
+    a, b = (
+        written(d.metric, value) + (TIES_MARK if ties_matter(ties, d.n, d.reach) else "")
+        for value, ties in ((d.a, d.ties_a), (d.b, d.ties_b))
+    )
+    return {
+        "group": d.group,
+        "metric": heading(d.metric),
+        "a": a,
+        "b": b,
+        "gap": gap,
+        "interval": f"[{low}, {high}]",
+        "p": p_value(d.p_holm),
+        "mcnemar": "" if d.p_mcnemar is None else p_value(d.p_mcnemar),
+        "n": f"{d.n:,}",
+        "verdict": d.verdict,
+    }

@@ -30,7 +30,7 @@ from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.pages import browse_router, home_router
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.playground import Models, try_router
-from counterpoint.studio.security import HEADERS, Guard, Shield, StudioError
+from counterpoint.studio.security import HEADERS, Guard, Shield
 from counterpoint.studio.web import STATIC, Web, htmx_file
 
 _TITLES: Final = {
@@ -95,18 +95,12 @@ def _add_errors(app: FastAPI, web: Web) -> None:
         return web.page(request, template, status=status, title=title, message=message)
 
     def refused(request: Request, error: Any) -> Response:
-        return answer(request, error.status, str(error))
-
-    def known(request: Request, error: Any) -> Response:
-        return answer(request, 400, str(error))
+        return answer(request, getattr(error, "status", 400), str(error))
 
     def missing(request: Request, error: Any) -> Response:
-        sentence = "There is no such page." if error.status_code == 404 else str(error.detail)
-        return answer(request, error.status_code, sentence)
-
-    def invalid(request: Request, error: Any) -> Response:
-        del error
-        return answer(request, 404, "There is no such page.")
+        status = getattr(error, "status_code", 404)  # an address of another form leads nowhere
+        sentence = "There is no such page." if status == 404 else str(error.detail)
+        return answer(request, status, sentence)
 
     def gone(request: Request, error: Any) -> Response:
         del request, error
@@ -118,11 +112,10 @@ def _add_errors(app: FastAPI, web: Web) -> None:
         response.headers.update(HEADERS)  # this answer is made outside of the shield
         return response
 
-    app.add_exception_handler(StudioError, refused)
-    app.add_exception_handler(CounterpointError, known)
+    app.add_exception_handler(CounterpointError, refused)
     app.add_exception_handler(HTTPException, missing)
     app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(RequestValidationError, missing)
     app.add_exception_handler(Exception, broken)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import (
     JSON,
     BigInteger,
+    ColumnElement,
     DateTime,
     Engine,
     ForeignKey,
@@ -31,7 +32,9 @@ from sqlalchemy import (
     create_engine,
     event,
     exc,
+    func,
     make_url,
+    select,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -158,6 +161,10 @@ class Flag(Base):
     note: Mapped[str | None]
     given: Mapped[datetime] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("showing_id", "revision"),)
+
+
+def count(session: Session, table: type[Base], *where: ColumnElement[bool]) -> int:
+    return session.scalar(select(func.count()).select_from(table).where(*where)) or 0
 
 
 class Database:

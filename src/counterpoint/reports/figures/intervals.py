@@ -1,11 +1,19 @@
-"""Models with their intervals: original against augmented accuracy, and one row per group."""
+"""Values with their intervals: original against augmented accuracy, groups, and differences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from counterpoint.metrics import ALL, PART_MARK, depends_on_ties, heading, headline, is_baseline
+from counterpoint.metrics import (
+    ALL,
+    METRICS,
+    PART_MARK,
+    depends_on_ties,
+    heading,
+    headline,
+    is_baseline,
+)
 from counterpoint.reports.data import ReportData, parts_of
 from counterpoint.reports.figures.drawing import (
     COLOURS,
@@ -29,6 +37,7 @@ from counterpoint.reports.figures.drawing import (
     svg_of,
 )
 from counterpoint.reports.ranking import RankedRow, counts_text, short_name
+from counterpoint.runs import Difference
 
 DROP_TITLE: Final = "Original and augmented accuracy"
 _DROP_COLUMNS: Final = (
@@ -206,3 +215,71 @@ def _forest_svg(
         legend_below(figure, drawn, look)
         whole = [f"{r['model']} {r['value']:.1f}" for r in rows if r["group"] == ALL]
         return svg_of(figure, title, whole)
+
+
+# --- two runs ------------------------------------------------------------------------------------
+
+
+_GAPS: Final = 40  # drawn
+_GAP_COLUMNS: Final = (
+    *("benchmark", "group", "metric", "a", "b", "value", "low", "high", "p", "p_holm"),
+    *("p_mcnemar", "n", "verdict", "ties_a", "ties_b"),
+)
+
+
+def difference_data(found: Sequence[Difference]) -> Data:
+    """All differences, in points and per cent where they are shares."""
+    lines: list[tuple[Any, ...]] = []
+    for d in found:
+        scale = 100 if METRICS[d.metric].unit == "share" else 1
+        values = [scale * v for v in (d.a, d.b, d.difference, d.ci_low, d.ci_high)]
+        tested = (d.p, d.p_holm, d.p_mcnemar, d.n, d.verdict)
+        lines.append((d.benchmark, d.group, d.metric, *values, *tested, d.ties_a, d.ties_b))
+    return Data(_GAP_COLUMNS, lines)
+
+
+def gaps(found: Sequence[Difference], names: tuple[str, str]) -> list[Drawn]:
+    """A forest of differences for each benchmark: A minus B in the main metric, by group."""
+    made = []
+    for benchmark in dict.fromkeys(d.benchmark for d in found):
+        mine = [d for d in found if d.benchmark == benchmark]
+        metric = headline(d.metric for d in mine)
+        chosen = sorted(
+            (d for d in mine if d.metric == metric), key=lambda d: (d.group != ALL, d.group)
+        )
+        if metric is None:
+            continue
+        data = difference_data(chosen)
+        title = f"Difference in {heading(metric)}, {benchmark}"
+        made.append(
+            Drawn(
+                f"difference-{benchmark}",
+                title,
+                f"A = {names[0]}, B = {names[1]}. Whiskers are 95% intervals, each for itself; "
+                "a point is filled where p, Holm-corrected over the groups, shows a difference.",
+                _gaps_svg(data, title),
+                data,
+            )
+        )
+    return made
+
+
+def _gaps_svg(data: Data, title: str) -> str:
+    rows = data.named()[:_GAPS]
+    with canvas(0.27 * len(rows) + 0.8, title) as figure:
+        axes = figure.subplots()
+        for place, row in enumerate(rows):
+            colour = {"A is better": COLOURS[0], "B is better": COLOURS[1]}.get(
+                row["verdict"], GREY
+            )
+            marker = {"A is better": "o", "B is better": "s"}.get(row["verdict"], "D")
+            inside = "none" if colour == GREY else colour
+            dots(axes, [row], [place], marker, colour, size=5, line=1.2, markerfacecolor=inside)
+        axes.axvline(0, color=INK, linewidth=0.9)
+        names = [f"{short_name(row['group'], NAME)} ({row['n']:,})" for row in rows]
+        name_rows(axes, names)
+        widest = max(abs(row[end]) for row in rows for end in ("low", "high")) * 1.1 or 1
+        axes.set_xlim(-widest, widest)
+        axes.set_xlabel("← B is higher  ·  A - B in points  ·  A is higher →")
+        said = [f"{row['group']} {row['value']:+.1f}, {row['verdict']}" for row in rows]
+        return svg_of(figure, title, said)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, exists, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, exists, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -32,9 +32,11 @@ from counterpoint.studio.database import (
     Item,
     Showing,
     Subject,
+    count,
     now,
 )
 
+Record = TypeVar("Record", Answer, Flag)
 HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
 
 
@@ -176,12 +178,9 @@ def left_for(session: Session, campaign: Campaign, annotator: Annotator) -> int:
     If checks were not counted, the counter would stand still on them and give them away.
     """
 
-    def unseen(*where: ColumnElement[bool]) -> int:
-        return session.scalar(select(func.count()).select_from(Item).where(*where)) or 0
-
     wanted = Item.taken < int(campaign.settings["overlap"])
-    items = unseen(_unseen(campaign, annotator, check=False), wanted)
-    checks = unseen(_unseen(campaign, annotator, check=True))
+    items = count(session, Item, _unseen(campaign, annotator, check=False), wanted)
+    checks = count(session, Item, _unseen(campaign, annotator, check=True))
     mine = Showing.annotator_id == annotator.id
     last = session.scalar(select(func.max(Showing.number)).where(mine)) or 0
     return items + min(checks, _checks_among(campaign, annotator, last, items))
@@ -210,7 +209,7 @@ def give(session: Session, showing: Showing, value: str) -> bool:
     is kept behind the first, and counts from then on. An item that was skipped goes to someone
     else, unless it is answered after all.
     """
-    last = last_answer(session, showing)
+    last = latest(session, Answer, showing)
     if last is not None and last.value == value:
         return False
     revision = 0 if last is None else last.revision + 1
@@ -227,7 +226,7 @@ def give(session: Session, showing: Showing, value: str) -> bool:
 
 def flag(session: Session, showing: Showing, note: str | None) -> None:
     """Keep what an annotator reports of an item; None if nothing, or not any more."""
-    last = last_flag(session, showing)
+    last = latest(session, Flag, showing)
     if note == (None if last is None else last.note):
         return
     revision = 0 if last is None else last.revision + 1
@@ -235,19 +234,10 @@ def flag(session: Session, showing: Showing, note: str | None) -> None:
     session.flush()
 
 
-def last_flag(session: Session, showing: Showing) -> Flag | None:
-    return session.scalar(
-        select(Flag).where(Flag.showing_id == showing.id).order_by(Flag.revision.desc()).limit(1)
-    )
-
-
-def last_answer(session: Session, showing: Showing) -> Answer | None:
-    return session.scalar(
-        select(Answer)
-        .where(Answer.showing_id == showing.id)
-        .order_by(Answer.revision.desc())
-        .limit(1)
-    )
+def latest(session: Session, table: type[Record], showing: Showing) -> Record | None:
+    """The answer, or the flag, of a showing that counts."""
+    mine = select(table).where(table.showing_id == showing.id)
+    return session.scalar(mine.order_by(table.revision.desc()).limit(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +265,7 @@ class Judgement:
 def judgements(session: Session, campaign: Campaign) -> Iterator[Judgement]:
     """All answers that count, by annotator and in the order of showing, checks too."""
     rows = session.execute(
-        select(Annotator.number, Item, Showing, Answer)
-        .join(Showing, Showing.annotator_id == Annotator.id)
-        .join(Item, Item.id == Showing.item_id)
-        .join(Answer, Answer.id == newest(Answer))
-        .where(Annotator.campaign_id == campaign.id, Answer.value != SKIP)
-        .order_by(Annotator.number, Showing.number)
+        answered(campaign, Annotator.number, Item, Showing, Answer).where(Answer.value != SKIP)
     )
     for annotator, item, showing, answer in rows:
         yield Judgement(
@@ -297,6 +282,19 @@ def judgements(session: Session, campaign: Campaign) -> Iterator[Judgement]:
             answer.revision,
             answer.given,
         )
+
+
+def answered(campaign: Campaign, *columns: Any) -> Select[Any]:
+    """What counts, by annotator and in the order of showing; with flags where there are any."""
+    return (
+        select(*columns)
+        .join(Showing, Showing.annotator_id == Annotator.id)
+        .join(Item, Item.id == Showing.item_id)
+        .join(Answer, Answer.id == newest(Answer))
+        .outerjoin(Flag, Flag.id == newest(Flag))
+        .where(Annotator.campaign_id == campaign.id)
+        .order_by(Annotator.number, Showing.number)
+    )
 
 
 def newest(table: type[Answer] | type[Flag]) -> ScalarSelect[int]:
@@ -326,15 +324,11 @@ class Remark:
 
 def remarks(session: Session, campaign: Campaign) -> list[Remark]:
     """What was skipped or flagged, by annotator and in the order of showing."""
+    columns = (Showing.number, Item.key, Item.is_check, Answer.value, Flag.note)
     rows = session.execute(
-        select(Annotator.number, Showing.number, Item.key, Item.is_check, Answer.value, Flag.note)
-        .join(Showing, Showing.annotator_id == Annotator.id)
-        .join(Item, Item.id == Showing.item_id)
-        .join(Answer, Answer.id == newest(Answer))
-        .outerjoin(Flag, Flag.id == newest(Flag))
-        .where(Annotator.campaign_id == campaign.id)
-        .where((Answer.value == SKIP) | Flag.note.is_not(None))
-        .order_by(Annotator.number, Showing.number)
+        answered(campaign, Annotator.number, *columns).where(
+            (Answer.value == SKIP) | Flag.note.is_not(None)
+        )
     )
     return [
         Remark(annotator, number, key, is_check, value == SKIP, note)

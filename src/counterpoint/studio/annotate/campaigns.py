@@ -34,6 +34,7 @@ from counterpoint.studio.database import (
     Item,
     Showing,
     Subject,
+    count,
 )
 from counterpoint.studio.security import new_token
 
@@ -65,8 +66,8 @@ def make_checks(
             "attention checks need cases of at least two images; use --checks 0.",
         )
     rng = chance(seed, "checks")
-    count = -(-len(asked) // (block_length(rate) - 1))
-    chosen = rng.permutation(len(asked))[:count].tolist()
+    wanted = -(-len(asked) // (block_length(rate) - 1))
+    chosen = rng.permutation(len(asked))[:wanted].tolist()
     return [(asked[number][1], _check(asked, number, rng)) for number in chosen]
 
 
@@ -269,7 +270,7 @@ def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str])
             continue
         asked += found
     if not asked:
-        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        reasons = "; ".join(f"{cases:,} {reason}" for reason, cases in left_out.items())
         raise DataError(
             "E-CAMPAIGN-EMPTY",
             f"nothing to judge: {kind.name} needs {kind.needs} ({reasons or 'no cases'}).",
@@ -332,21 +333,19 @@ def _item(
     )
 
 
-def _add_annotators(session: Session, row: Campaign, count: int) -> tuple[str, ...]:
-    before = session.scalar(
-        select(func.count()).select_from(Annotator).where(Annotator.campaign_id == row.id)
-    )
-    tokens = tuple(new_token() for _ in range(count))
-    for number, token in enumerate(tokens, 1 + (before or 0)):
+def _add_annotators(session: Session, row: Campaign, more: int) -> tuple[str, ...]:
+    before = count(session, Annotator, Annotator.campaign_id == row.id)
+    tokens = tuple(new_token() for _ in range(more))
+    for number, token in enumerate(tokens, 1 + before):
         session.add(Annotator(campaign_id=row.id, number=number, token=token))
     return tokens
 
 
-def add_annotators(database: Database, name: str, count: int) -> tuple[str, ...]:
+def add_annotators(database: Database, name: str, more: int) -> tuple[str, ...]:
     """More personal links for a campaign."""
-    if not 1 <= count <= 1000:
+    if not 1 <= more <= 1000:
         raise CampaignError("E-CAMPAIGN-INVALID", "add 1 to 1,000 annotators at a time.")
-    tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), count))
+    tokens = database.write(lambda s: _add_annotators(s, find_campaign(s, name), more))
     return tuple(link(token) for token in tokens)
 
 
@@ -388,10 +387,8 @@ def standings(session: Session) -> list[Standing]:
 
 def standing(session: Session, campaign: Campaign) -> Standing:
     real = (Item.campaign_id == campaign.id) & ~Item.is_check
-    items = session.scalar(select(func.count()).select_from(Item).where(real)) or 0
-    people = session.scalar(
-        select(func.count()).select_from(Annotator).where(Annotator.campaign_id == campaign.id)
-    )
+    items = count(session, Item, real)
+    people = count(session, Annotator, Annotator.campaign_id == campaign.id)
     given = session.scalar(
         select(func.count())
         .select_from(Showing)
@@ -400,4 +397,4 @@ def standing(session: Session, campaign: Campaign) -> Standing:
     )
     wanted = items * int(campaign.settings["overlap"])
     title = find_kind(campaign.kind).title
-    return Standing(campaign.name, title, items, people or 0, given or 0, wanted)
+    return Standing(campaign.name, title, items, people, given or 0, wanted)

@@ -23,8 +23,7 @@ from counterpoint.runs import Row, rows
 from counterpoint.studio.annotate.assignment import (
     flag,
     give,
-    last_answer,
-    last_flag,
+    latest,
     left_for,
     next_showing,
 )
@@ -55,7 +54,15 @@ from counterpoint.studio.annotate.questions import (
 from counterpoint.studio.annotate.results import CampaignResults, comparison, outcome_of
 from counterpoint.studio.annotate.sources import SourceSelection, described
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.database import Annotator, Campaign, Database, Item, Showing
+from counterpoint.studio.database import (
+    Annotator,
+    Answer,
+    Campaign,
+    Database,
+    Flag,
+    Item,
+    Showing,
+)
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import (
@@ -172,9 +179,9 @@ class Screen:
 def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
     """A question as this annotator sees it, with the answer that counts so far."""
     ask, question = ASKS[item.ask], AnnotationQuestion.of(item.question)
-    last = last_answer(session, showing)
+    last = latest(session, Answer, showing)
     value = "" if last is None or last.value == SKIP else last.value
-    raised = last_flag(session, showing)
+    raised = latest(session, Flag, showing)
     ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
     captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
     options = tuple(

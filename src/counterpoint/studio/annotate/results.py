@@ -258,16 +258,14 @@ def _people(
 def _agreements(kept: Sequence[Judgement], kind: CampaignKind, overlap: int) -> list[Agreement]:
     if kind.compares:
         return [
-            _agreement(
-                ask.compares, [one for one in kept if one.ask == ask.name], overlap, lambda v: v
-            )
+            _agreement(ask.compares, [one for one in kept if one.ask == ask.name], overlap, str)
             for ask in kind.asks
         ]
     if not kind.any_or_none:
-        return [_agreement("the answer", kept, overlap, lambda value: value)]
+        return [_agreement("the answer", kept, overlap, str)]
     return [
         _agreement("some image or none", kept, overlap, any_or_none),
-        _agreement("which image", kept, overlap, lambda value: value),
+        _agreement("which image", kept, overlap, str),
     ]
 
 

@@ -252,8 +252,6 @@ def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Campai
 
 
 def _negatives(path: Path) -> Iterator[dict[str, Any]]:
-    from counterpoint.generation import read_pairs
-
     for frame in read_pairs(path):
         yield from frame.filter(pl.col("kind") == "negative").iter_rows(named=True)
 

@@ -7,21 +7,134 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shlex
 import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
 
+import numpy as np
+import polars as pl
+
 from counterpoint._util.errors import CounterpointError, RunError, reason
-from counterpoint.metrics import is_baseline
-from counterpoint.runs import Row, Run, load_run, read_manifest, rows
-from counterpoint.studio.browse.index import Index, make_index
+from counterpoint.cases import is_gallery
+from counterpoint.metrics import ALL, METRICS, Metric, is_baseline
+from counterpoint.runs import (
+    Part,
+    Row,
+    Run,
+    case_outcomes,
+    load_run,
+    members_in,
+    read_manifest,
+    rows,
+)
 from counterpoint.studio.security import StudioError
+
+# --- one benchmark of a run -----------------------------------------------------------------------
+#
+# Outcomes and groups are arrays of row numbers. Captions are searched by a scan in polars, which
+# takes a hundredth of a second for 100,000 cases and needs no index (see `bench/browsing.py`: an
+# FTS5 table takes seconds to build, and longer to list what a common word finds).
+
+
+BETWEEN: Final = "\n"  # captions of one case in the searched text
+_WORDS: Final = 12  # of a search
+
+
+@dataclass(frozen=True)
+class Index:
+    """`members` are the rows of each group; `text` the captions of each case in lower case.
+
+    `whole` are the rows that the numbers of the whole benchmark are made from.
+    """
+
+    model: str
+    part: Part
+    outcomes: np.ndarray
+    members: dict[str, np.ndarray]
+    whole: np.ndarray
+    text: pl.Series
+
+    @property
+    def right(self) -> np.ndarray:
+        return np.asarray(self.outcomes == "right")
+
+    def bytes(self) -> int:
+        frame = self.part.cases.frame.estimated_size() + self.text.estimated_size()
+        return int(frame) + self.part.scores.nbytes
+
+    def row_of(self, case_id: str) -> int | None:
+        """The row of the case with that id."""
+        return self.part.cases.ids.index_of(case_id)
+
+    def scores(self, row: int) -> np.ndarray:
+        """A case's scores, flat."""
+        start, end = self._starts[row : row + 2]
+        return self.part.scores[start:end]
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return self.part.cases.pair_offsets
+
+    @cached_property
+    def counted(self) -> dict[str, np.ndarray]:
+        """The rows that each main metric counts: its value is above 0, by the run's protocol."""
+        main = [m for m in METRICS.values() if isinstance(m, Metric) and m.main]
+        part, found = self.part, dict[str, list[np.ndarray]]()
+        for block in part.cases.blocks():
+            if is_gallery(*block.truth.shape[1:]):
+                continue
+            scores = part.cases.scores_of(block, part.scores)
+            for metric in main:
+                mask = metric.defined(block)
+                if mask.any():
+                    values = metric.values(scores[mask], block.truth[mask], part.protocol.tie)
+                    found.setdefault(metric.name, []).append(block.rows[mask][values > 0])
+        return {name: np.concatenate(rows) for name, rows in found.items()}
+
+    def matching(self, words: str) -> np.ndarray:
+        """Which cases hold every word (its beginning will do) and every "quoted phrase"."""
+        found = pl.repeat(True, len(self.text), eager=True)
+        for word in split(words):
+            plain = word.isascii() and word.isalnum()
+            found &= (
+                self.text.str.contains(rf"\b{re.escape(word)}")
+                if plain
+                else self.text.str.contains(word, literal=True)
+            )
+        return found.to_numpy()
+
+
+def make_index(model: str, part: Part) -> Index:
+    text = part.cases.frame["captions"].list.join(BETWEEN)
+    members = members_in(part.cases, part.protocol)
+    groups = {label: rows for label, rows in members.items() if label != ALL}
+    return Index(
+        model,
+        part,
+        case_outcomes(part),
+        groups,
+        members[ALL],
+        text.str.to_lowercase(),
+    )
+
+
+def split(words: str) -> list[str]:
+    """The words and quoted phrases of a search, in lower case."""
+    try:
+        found = shlex.split(words.replace("'", "\\'").lower())
+    except ValueError:  # a quotation mark that is not closed yet, while typing
+        found = words.lower().replace('"', " ").split()
+    return found[:_WORDS]
+
 
 # --- the runs of a folder -----------------------------------------------------------------------
 

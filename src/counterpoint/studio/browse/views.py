@@ -25,8 +25,7 @@ from counterpoint.metrics import (
     intervals_note,
 )
 from counterpoint.runs import Row, part_size, percent
-from counterpoint.studio.browse.index import Index
-from counterpoint.studio.browse.library import Library, Listed
+from counterpoint.studio.browse.library import Index, Library, Listed
 from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import url
 
