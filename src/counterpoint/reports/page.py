@@ -64,14 +64,13 @@ def report_tables(runs: Sequence[Run], options: ReportOptions | None = None) -> 
     return _numbers(shared(_baselines_last(runs)), options or ReportOptions())[1]
 
 
-def report_page(runs: Sequence[Run], options: ReportOptions | None = None) -> str:
+def report_page(runs: Sequence[Run], options: ReportOptions) -> str:
     """The HTML of a report."""
-    chosen = options or ReportOptions()
-    material, made = _numbers(shared(_baselines_last(runs)), chosen)
-    return _render(material, made, chosen, chosen.title or _title(material))
+    material, made = _numbers(shared(_baselines_last(runs)), options)
+    return _render(material, made, options, options.title or _title(material))
 
 
-def report_text(runs: Sequence[Run], ending: str, options: ReportOptions | None = None) -> str:
+def report_text(runs: Sequence[Run], ending: str, options: ReportOptions) -> str:
     """A report in the format of a file's ending: .html, .md, .tex or .csv."""
     write = {".md": as_markdown, ".tex": as_latex, ".csv": as_csv}
     if ending == ".html":
@@ -85,22 +84,21 @@ def report_text(runs: Sequence[Run], ending: str, options: ReportOptions | None 
 
 
 def compare_page(
-    a: Run, b: Run, options: ReportOptions | None = None, found: Sequence[Difference] | None = None
+    a: Run, b: Run, options: ReportOptions, found: Sequence[Difference] | None = None
 ) -> str:
     """The HTML of two runs side by side: their paired differences, then what a report has.
 
     `found` is what `compare` says of them, if that is known already.
     """
-    chosen = options or ReportOptions()
     if found is None:
-        advance = chosen.progress.start("comparing", 1)
-        found = compare(a, b, chosen.protocol, resamples=chosen.resamples)
+        advance = options.progress.start("comparing", 1)
+        found = compare(a, b, options.protocol, resamples=options.resamples)
         advance(1)
     both = shared([a, b])
-    material, made = _numbers(both, chosen)
+    material, made = _numbers(both, options)
     one, two = material.labels
-    title = chosen.title or f"{one} and {two}"
-    return _render(material, made, chosen, title, both.differences(found))
+    title = options.title or f"{one} and {two}"
+    return _render(material, made, options, title, both.differences(found))
 
 
 def _numbers(given: Shared, options: ReportOptions) -> tuple[ReportData, Tables]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from counterpoint._util.errors import RunError
 from counterpoint.metrics import (
-    RESAMPLES,
     AnyMetric,
     PooledMetric,
     Protocol,
@@ -55,12 +54,12 @@ class Difference:
 def part_differences(
     a: Part,
     b: Part,
-    protocol: Protocol | None = None,
+    protocol: Protocol | None,
     *,
-    undirected: Collection[str] = (),
-    resamples: int = RESAMPLES,
-    main: bool = False,
-    margin: float | None = None,
+    undirected: Collection[str],
+    resamples: int,
+    main: bool,
+    margin: float | None,
 ) -> Iterator[Difference]:
     """Paired differences of two runs on one benchmark; see `compare`."""
     chosen, other = fitting(a, protocol), fitting(b, protocol)

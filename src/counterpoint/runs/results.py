@@ -16,7 +16,6 @@ from counterpoint.cases import Cases
 from counterpoint.metrics import (
     ALL,
     AVERAGES,
-    RESAMPLES,
     SEED,
     WHOLE,
     AnyMetric,
@@ -106,11 +105,11 @@ class Measured:
         self,
         values: np.ndarray,
         *,
-        shares: Sequence[bool] | None = None,
-        medians: Sequence[bool] | None = None,
-        pools: Sequence[Pool | None] | None = None,
+        shares: Sequence[bool],
+        medians: Sequence[bool],
+        pools: Sequence[Pool | None],
+        resamples: int,
         members: dict[str, np.ndarray] | None = None,
-        resamples: int = RESAMPLES,
     ) -> dict[str, list[Estimate]]:
         """Means of columns (rows, columns) for each label, with intervals.
 
@@ -224,11 +223,11 @@ def members_in(cases: Cases, protocol: Protocol) -> dict[str, np.ndarray]:
 def part_rows(
     model: str,
     part: Part,
-    protocol: Protocol | None = None,
+    protocol: Protocol | None,
     *,
-    groups: bool = True,
-    resamples: int = RESAMPLES,
-    main: bool = False,
+    groups: bool,
+    resamples: int,
+    main: bool,
 ) -> Iterator[Row]:
     """Every metric of a benchmark, and of its groups if `groups`.
 

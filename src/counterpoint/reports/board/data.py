@@ -140,10 +140,10 @@ class BoardData:
             return None
         return known.name, known.average
 
-    def paper_values(self, benchmark: str, group: str = ALL) -> list[PaperValue]:
+    def paper_values(self, benchmark: str) -> list[PaperValue]:
         """The published values that belong in the columns of a benchmark."""
         official = self.official(benchmark)
-        mine = (v for v in self.values.get(benchmark, []) if v.group == group)
+        mine = (v for v in self.values.get(benchmark, []) if v.group == ALL)
         return [value for value in mine if (value.protocol, value.average) == official]
 
     def columns(self, benchmark: str) -> list[str]:

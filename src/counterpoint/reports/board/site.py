@@ -58,14 +58,13 @@ class BoardOptions:
     progress: Progress = field(default_factory=Quiet)
 
 
-def make_board(runs: Sequence[Run], folder: Path, options: BoardOptions | None = None) -> BoardData:
+def make_board(runs: Sequence[Run], folder: Path, options: BoardOptions) -> BoardData:
     """Write the site. Without runs it has the published values."""
-    chosen = options or BoardOptions()
     refuse_foreign(folder, _MANIFEST, "board")  # before hours of work
-    data = gather_board(runs, chosen.called, chosen.resamples, chosen.progress)
+    data = gather_board(runs, options.called, options.resamples, options.progress)
     with whole_folder(folder) as draft:
         refuse_foreign(folder, _MANIFEST, "board")  # it is locked now
-        _Site(draft, data, chosen).write()
+        _Site(draft, data, options).write()
     return data
 
 

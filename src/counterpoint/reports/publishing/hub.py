@@ -205,11 +205,8 @@ _MANIFEST: Final = "published.json"
 _FORMAT: Final = 1
 
 
-def publish(
-    runs: Sequence[Run], folder: Path, options: PublishOptions | None = None
-) -> list[PublishedPart]:
+def publish(runs: Sequence[Run], folder: Path, options: PublishOptions) -> list[PublishedPart]:
     """Write runs as other programs read them; returns what was published."""
-    options = options or PublishOptions()
     parts = gather_parts(runs, options)
     _refuse_other(folder, parts, options.overwrite)
     advance = options.progress.start("publishing", len(parts))
