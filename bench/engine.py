@@ -31,9 +31,8 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.images import Picture, decode as decode_image, schemes
-from counterpoint.models.openclip.adapter import OpenClip
+from counterpoint.models.openclip.adapter import CaptionTokens, OpenClip
 from counterpoint.models.openclip.ids import OpenClipSource
-from counterpoint.models.openclip.tokens import CaptionTokens
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, stacked
 from counterpoint.scoring import encode_images

@@ -36,11 +36,11 @@ from training_data import photo
 
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
+from counterpoint.models.hf.generative import Generative
 from counterpoint.models.hf.loading import bars
+from counterpoint.models.hf.prompts import QUESTION, Prompts
 from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime
-from counterpoint.models.vqa.adapter import Generative
-from counterpoint.models.vqa.prompts import QUESTION, Prompts
 
 transformers: Any = import_module("transformers")  # its types are incomplete
 TEMPLATES: Final = (

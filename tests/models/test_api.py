@@ -20,7 +20,7 @@ from counterpoint import evaluate
 from counterpoint.cases.table import Cases
 from counterpoint.images import Picture
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
-from counterpoint.models.api.answers import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
+from counterpoint.models.api.endpoint import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import FAMILIES, load_model
 from counterpoint.scoring.choices import COIN
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from errors import raises
-from models_for_tests import choice, is_sentence, run_engine, write_images
+from models_for_tests import is_sentence
 from text_models import (
     grammar_model,
     randomise,
@@ -26,7 +26,6 @@ from text_models import (
     t5_config,
 )
 
-from counterpoint.cases.table import Cases
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import BlindScorer, Described
 
@@ -125,16 +124,6 @@ def test_scores_are_those_of_the_plain_model_in_any_company(kind, saved, capfd):
     assert model.score_captions(CAPTIONS[::-1])[::-1] == pytest.approx(found, abs=1e-5)
     assert model.score_captions([]).shape == (0,)
     assert capfd.readouterr() == ("", "")  # no progress bars, no warnings
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_runs_through_the_engine(kind, saved, tmp_path):
-    folder, expected = saved[kind]
-    write_images(tmp_path, "a.png", "b.png")
-    cases = [choice("1", "a.png", *CAPTIONS[:2]), choice("2", "b.png", *CAPTIONS[2:])]
-    table = Cases.build(cases, root=tmp_path, source="test")
-    scored = run_engine(load(f"blind:{kind}:{folder}"), {"bench": table}, tmp_path / "store", 2)
-    assert scored["bench"].scores == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,6 @@ import pytest
 import torch
 import transformers as tf
 from hf_models import (
-    CAPTIONS,
     CONTEXT,
     IMAGES,
     OVERLONG,
@@ -26,10 +25,8 @@ from hf_models import (
     refusal,
     save,
 )
-from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
-from counterpoint.cases.table import Cases
 from counterpoint.images import Picture
 from counterpoint.models.registry import LoadOptions, load_model
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
@@ -113,32 +110,11 @@ def test_the_head_is_part_of_the_name(models, tmp_path):
 
 
 @pytest.mark.parametrize("key", PAIR_SCORERS, ids="-".join)
-def test_scores_do_not_depend_on_their_company(key, models, tmp_path):
-    pictures, captions = pairs(tmp_path)
-    model = models[key]
-    alone = [
-        model.score_pairs([picture], [caption])[0]
-        for picture, caption in zip(pictures, captions, strict=True)
-    ]
-    assert model.score_pairs(pictures, captions) == pytest.approx(alone, abs=1e-5)
-    order = [4, 1, 5, 0, 3, 2]  # images apart, too
-    mixed = model.score_pairs([pictures[i] for i in order], [captions[i] for i in order])
-    assert mixed == pytest.approx([alone[i] for i in order], abs=1e-5)
-
-
-@pytest.mark.parametrize("key", PAIR_SCORERS, ids="-".join)
 def test_an_image_is_seen_once_for_all_its_captions(key, models, tmp_path):
     pictures, captions = pairs(tmp_path)
     model = models[key]
     tower = model.opened.model.vision_model
     assert calls(tower, lambda: model.score_pairs(pictures, captions)) == [len(IMAGES)]
-
-
-def test_matching_scores_are_probabilities(models, tmp_path):
-    pictures, captions = pairs(tmp_path)
-    for name in BUILD:
-        scores = models["blip-itm", name].score_pairs(pictures, captions)
-        assert ((scores > 0) & (scores < 1)).all()
 
 
 def test_what_is_beyond_the_context_is_cut(models, tmp_path):
@@ -151,19 +127,6 @@ def test_what_is_beyond_the_context_is_cut(models, tmp_path):
     dual = models["blip-itc", "blip"]
     assert dual.context_length == CONTEXT
     assert dual.count_tokens([OVERLONG, "heart", ""]).tolist() == [34, 3, 2]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", BUILD)
-def test_the_engine_gives_the_same_scores(name, family, folders, models, tmp_path):
-    pictures, _ = pairs(tmp_path)
-    rows = [choice(str(n), f"{n}.png", *CAPTIONS[n : n + 3]) for n in range(3)]
-    cases = Cases.build(rows, root=tmp_path, source="test")
-    shown = [pictures[i] for i in (0, 0, 0, 3, 3, 3, 5, 5, 5)]
-    captions = [caption for row in rows for caption in row.captions]
-    expected = plain_scores(folders[name], family, shown, captions)
-    scored = run_engine(models[family, name], {"b": cases}, tmp_path / "store", batch=4)
-    assert scored["b"].scores == pytest.approx(expected, abs=1e-4)
 
 
 def test_which_kinds_they_are_and_what_they_say(models):
@@ -290,11 +253,3 @@ def test_a_captioner_has_neither_head(family, tmp_path):
     message = refusal(f"{family}:{folder}", "E-WEIGHTS-MISSING")
     assert "BlipForConditionalGeneration" in message
     assert "of BlipForImageTextRetrieval" in message
-
-
-def test_broken_folders(folders, tmp_path):
-    folder = shutil.copytree(folders["blip"], tmp_path / "m")
-    (folder / "preprocessor_config.json").unlink()
-    refusal(f"blip-itm:{folder}", "E-MODEL-BROKEN")
-    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000])
-    refusal(f"blip-itm:{folder}", "E-MODEL-BROKEN")

@@ -9,7 +9,7 @@ from hf_models import bert_tokenizer, clip_tokenizer
 from hypothesis import example, given, settings, strategies as st
 from open_clip.tokenizer import HFTokenizer, SimpleTokenizer
 
-from counterpoint.models.openclip.tokens import CaptionTokens, is_plain
+from counterpoint.models.openclip.adapter import CaptionTokens, is_plain
 
 CONTEXT = 12
 CLEANS = ("lower", "whitespace", "canonicalize")

@@ -10,7 +10,7 @@ import open_clip
 import pytest
 import torch
 from errors import raises
-from models_for_tests import choice, is_sentence, run_engine
+from models_for_tests import is_sentence
 from open_clip_models import (
     BASE,
     CAPTIONS,
@@ -27,7 +27,6 @@ from open_clip_models import (
 from safetensors.torch import save_file
 
 from counterpoint._util.errors import NotFoundError
-from counterpoint.cases.table import Cases
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.models.openclip.checkpoints import load as load_checkpoint
 from counterpoint.models.registry import LoadOptions
@@ -219,14 +218,6 @@ def test_an_architecture_with_its_text_tower_inside_takes_plain_weights(monkeypa
     assert found == pytest.approx(straight(build(CLIP)), abs=1e-5)
 
 
-def test_leaving_lora_out_would_have_shown(config, tmp_path):
-    plain = build(config)
-    split = split_lora(plain.state_dict())
-    assert sum("lora_" in name for name in split) == 2 * (2 * 2 * 2 + 1)  # of both towers, conv1
-    torch.save({n: v for n, v in split.items() if "lora_" not in n}, tmp_path / "w.pt")
-    assert np.abs(vectors(load(tmp_path / "w.pt")) - straight(plain)).max() > 1e-2
-
-
 def test_safetensors_and_the_format_before_torch_1_6(config, tmp_path):
     plain = build(config)
     save_file(prefixed(plain.state_dict(), "module."), tmp_path / "w.safetensors")
@@ -273,18 +264,6 @@ def test_the_fingerprint_is_that_of_the_weights_and_not_of_the_wrapping(config, 
     one, two, three = (load(tmp_path / f"{name}.pt").fingerprint for name in "abc")
     assert one == two != three
     assert load(tmp_path / "a.pt", "tiny-quickgelu").fingerprint != one
-
-
-def test_it_runs_through_the_engine(config, tmp_path):
-    torch.save(FORMS["loralib"](build(config).state_dict()), tmp_path / "w.pt")
-    noise(40, 30, 0).save(tmp_path / "a.png")
-    noise(40, 30, 1).save(tmp_path / "b.png")
-    cases = [choice(name, f"{name}.png", *CAPTIONS[:3]) for name in "ab"]
-    table = Cases.build(cases, root=tmp_path, source="test")
-    found = run_engine(load(tmp_path / "w.pt"), {"bench": table}, tmp_path / "store")
-    rows = straight(build(config))
-    expected = rows[len(CAPTIONS) :] @ rows[:3].T
-    assert found["bench"].scores == pytest.approx(expected.ravel(), abs=1e-4)
 
 
 @pytest.mark.slow

@@ -20,16 +20,14 @@ from models_for_tests import (
     run_engine,
     write_images,
 )
-from support import gallery, owned, part, random_scores, run_of
+from support import gallery, owned, random_scores
 
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import Store
 from counterpoint.cases.table import Cases
-from counterpoint.models import ensemble as ensembles
-from counterpoint.models.blind.baselines import RandomScorer
-from counterpoint.models.ensemble import Ensemble, Member, combined, load, split
+from counterpoint.models import combined as ensembles
+from counterpoint.models.combined import Ensemble, Member, combined, load_ensemble, split
 from counterpoint.models.registry import LoadOptions
-from counterpoint.runs import rows
 from counterpoint.scoring.engine import score
 from counterpoint.scoring.kinds import BenchmarkScorer, Described, Work
 from counterpoint.scoring.plan import Scored
@@ -58,17 +56,6 @@ def by_hand(*members: np.ndarray) -> list[float]:
     return found
 
 
-class Shifted:
-    """Judge's scores on another scale: what standardising is there to undo."""
-
-    def __init__(self, factor: float, shift: float) -> None:
-        self.factor, self.shift = factor, shift
-        self.fingerprint = f"shifted {factor} {shift}"
-
-    def score_pairs(self, pictures, captions) -> np.ndarray:
-        return Judge().score_pairs(pictures, captions) * self.factor + self.shift
-
-
 class Same(Counter):
     """Every pair has the same score."""
 
@@ -94,38 +81,6 @@ def test_scores_are_those_of_a_plain_loop_over_members_of_every_kind(tmp_path: P
         assert found[name].left_out == {} and found[name].cut_captions == 0
         # Each benchmark is standardised for itself.
         assert found[name].scores.mean(dtype=float) == pytest.approx(0, abs=1e-7)
-
-
-def test_a_scale_of_its_own_gives_no_member_more_weight(tmp_path: Path) -> None:
-    cases = {"bench": ragged(tmp_path)}
-    plain, loud = (
-        run_engine(ensemble(Towers(), judge), cases, tmp_path / "store")["bench"].scores
-        for judge in (Judge(), Shifted(1000, -5000))
-    )
-    np.testing.assert_allclose(loud, plain, rtol=0, atol=1e-5)
-    towers = run_engine(Towers(), cases, tmp_path / "store")["bench"].scores
-    assert np.corrcoef(plain, towers)[0, 1] == pytest.approx(
-        np.corrcoef(plain, run_engine(Judge(), cases, tmp_path / "store")["bench"].scores)[0, 1]
-    )
-
-
-@pytest.mark.slow
-def test_a_model_with_itself_gives_that_models_verdicts(tmp_path: Path) -> None:
-    cases = ragged(tmp_path, 60)
-    alone, twice = (
-        run_engine(model, {"bench": cases}, tmp_path / "store")["bench"].scores
-        for model in (RandomScorer(1), ensemble(RandomScorer(1), RandomScorer(1)))
-    )
-    assert twice == pytest.approx(standardised(alone.tolist()), abs=1e-6)
-    assert verdicts(cases, twice) == verdicts(cases, alone)
-    assert verdicts(cases, twice) != verdicts(cases, RandomScorer(2).score_cases(cases))
-
-
-def verdicts(cases: Cases, scores: np.ndarray) -> list[tuple[str, str, float]]:
-    found = rows(run_of(part(cases, scores)), resamples=10)
-    # Mean scores are on another scale, and what is fitted to scores is rounded; verdicts are not.
-    others = ("mean_score", "calibration_error")
-    return [(r.group, r.metric, r.value) for r in found if not r.metric.startswith(others)]
 
 
 def test_a_member_that_gives_all_pairs_one_score_has_no_say(tmp_path: Path) -> None:
@@ -172,16 +127,6 @@ def test_what_one_member_leaves_out_is_left_out_for_its_reason(tmp_path: Path) -
     np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
 
 
-def test_the_first_members_reason_counts() -> None:
-    cases = build(*(choice(str(i), "a.png", "yes", "no") for i in range(3)))
-    nan = np.array([math.nan] * 2 + [0, 1, 2, 3], dtype=np.float32)
-    later = np.array([math.nan] * 4 + [2, 3], dtype=np.float32)
-    members = [Scored(nan, {0: "mine."}), Scored(later, {0: "yours.", 1: "yours."})]
-    found = combined(members, cases)
-    assert found.left_out == {0: "mine.", 1: "yours."}
-    assert found.scores.tolist()[4:] == [-1, 1]
-
-
 def test_cut_captions_are_added_up(tmp_path: Path) -> None:
     write_images(tmp_path, "a.png")
     cases = build(choice("1", "a.png", "one two three", "one two three four"), root=tmp_path)
@@ -192,12 +137,6 @@ def test_cut_captions_are_added_up(tmp_path: Path) -> None:
     assert alone == [1, 2]
     both = run_engine(ensemble(short, shorter, Judge()), {"x": cases}, tmp_path / "s")
     assert both["x"].cut_captions == 3
-
-
-def test_a_case_that_every_pair_is_left_out_of_is_no_trouble(tmp_path: Path) -> None:
-    cases = build(choice("1", "gone.png", "yes", "no"), root=tmp_path)
-    found = run_engine(ensemble(Towers(), Reader()), {"x": cases}, tmp_path / "s")["x"]
-    assert list(found.left_out) == [0] and np.isnan(found.scores).all()
 
 
 def test_galleries_lose_the_images_that_any_member_loses(tmp_path: Path) -> None:
@@ -224,20 +163,6 @@ def test_galleries_lose_the_images_that_any_member_loses(tmp_path: Path) -> None
     none = combined([losing(0, 1, 2, 3), losing(4, 5, 6, 7)], cases)
     assert none.left_out == {1: "(0, 1, 2, 3)."} and none.left_out_images == {}
     assert np.isnan(none.scores[2:]).all() and not np.isnan(none.scores[:2]).any()
-
-
-def test_a_gallery_through_the_engine(tmp_path: Path) -> None:
-    truth = owned(6, 1, 2)
-    names = [f"{i}.png" for i in range(6)]
-    write_images(tmp_path, *names[:5])
-    cases = build(gallery(truth, "g", images=names), root=tmp_path)
-    models = [Towers(), Judge(), RandomScorer(3)]
-    found, *alone = (
-        run_engine(m, {"x": cases}, tmp_path / "s")["x"] for m in (ensemble(*models), *models)
-    )
-    assert set(found.left_out_images[0]) == {5} and not np.isnan(alone[2].scores).any()
-    expected = by_hand(*(one.scores for one in alone))
-    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=4 * HALF)
 
 
 # --- what it is --------------------------------------------------------------------------------
@@ -306,7 +231,7 @@ def test_ids_are_cut_where_a_family_follows(rest: str, members: list[str]) -> No
 
 
 def test_load_scores_a_world_benchmark(tmp_path: Path) -> None:
-    made = load("blind:length+random:7+blind:format", LoadOptions("cpu"))
+    made = load_ensemble("blind:length+random:7+blind:format", LoadOptions("cpu"))
     assert [name for name, _ in made.members] == ["blind:length", "random:7", "blind:format"]
     cases = ragged(tmp_path, 6)
     found = run_engine(made, {"x": cases}, tmp_path / "store")["x"].scores
@@ -328,17 +253,17 @@ def test_load_scores_a_world_benchmark(tmp_path: Path) -> None:
 )
 def test_refusals(rest: str, code: str, said: str) -> None:
     with raises(code) as caught:
-        load(rest, LoadOptions("cpu"))
+        load_ensemble(rest, LoadOptions("cpu"))
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_an_ensemble_is_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
     from counterpoint.models.registry import FAMILIES
 
-    families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.ensemble:load"}
+    families = {**FAMILIES.builtin, "ensemble": "counterpoint.models.combined:load_ensemble"}
     monkeypatch.setattr(FAMILIES, "builtin", families)
     with raises("E-MODEL-ID-INVALID", "ensemble:blind:length+ensemble:random+random:2") as caught:
-        load("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
+        load_ensemble("blind:length+ensemble:random+random:2", LoadOptions("cpu"))
     assert is_sentence(caught.value)
     with raises("E-MODEL-ID-INVALID", 1) as caught:
         ensemble(Judge())

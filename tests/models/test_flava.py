@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,8 @@ import pytest
 import torch
 import transformers as tf
 from hf_models import (
-    CAPTIONS,
     CONTEXT,
-    IMAGES,
-    OVERLONG,
     blip,
-    calls,
     flava,
     load,
     pairs,
@@ -25,12 +20,9 @@ from hf_models import (
     refusal,
     save,
 )
-from models_for_tests import choice, run_engine
 from safetensors.torch import load_file, save_file
 
-from counterpoint.cases.table import Cases
 from counterpoint.images import Picture
-from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow
 
@@ -101,53 +93,6 @@ def test_the_logit_is_the_one_that_training_raises_for_a_match(folder, model, tm
     weights["itm_head.seq_relationship.bias"] -= bias.grad  # one step of training
     save_file(weights, changed / WEIGHTS, metadata={"format": "pt"})
     assert load("flava-itm", changed).score_pairs([picture], [caption])[0] > before + 1e-3
-
-
-def test_scores_do_not_depend_on_their_company(model, tmp_path):
-    pictures, captions = pairs(tmp_path)
-    alone = [
-        model.score_pairs([picture], [caption])[0]
-        for picture, caption in zip(pictures, captions, strict=True)
-    ]
-    assert model.score_pairs(pictures, captions) == pytest.approx(alone, abs=1e-5)
-
-
-def test_an_image_is_seen_once_for_all_its_captions(model, tmp_path):
-    pictures, captions = pairs(tmp_path)
-    tower = model.opened.model.flava.image_model
-    assert calls(tower, lambda: model.score_pairs(pictures, captions)) == [len(IMAGES)]
-
-
-def test_what_is_beyond_the_context_is_cut(model, tmp_path):
-    pictures, _ = pairs(tmp_path)
-    found = model.score_pairs(pictures[:2], [OVERLONG, f"{OVERLONG} and a zebra"])
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
-
-
-def test_the_engine_gives_the_same_scores(folder, model, tmp_path):
-    pictures, _ = pairs(tmp_path)
-    rows = [choice(str(n), f"{n}.png", *CAPTIONS[n : n + 3]) for n in range(3)]
-    cases = Cases.build(rows, root=tmp_path, source="test")
-    shown = [pictures[i] for i in (0, 0, 0, 3, 3, 3, 5, 5, 5)]
-    captions = [caption for row in rows for caption in row.captions]
-    scored = run_engine(model, {"b": cases}, tmp_path / "store", batch=4)
-    assert scored["b"].scores == pytest.approx(plain_scores(folder, shown, captions), abs=1e-4)
-
-
-def test_it_is_a_pair_scorer_that_describes_itself(model):
-    assert isinstance(model, PairScorer) and isinstance(model, Described)
-    said = model.describe()
-    assert (said["class"], said["context_length"]) == ("FlavaForPreTraining", CONTEXT)
-    json.dumps(said)
-
-
-def test_half_precision_is_close_and_float32(folder, model, tmp_path):
-    pictures, captions = pairs(tmp_path)
-    half = load("flava-itm", folder, "bf16")
-    found = half.score_pairs(pictures, captions)
-    assert found.dtype == np.float32
-    assert 1e-6 < np.abs(found - model.score_pairs(pictures, captions)).max() < 0.1
-    assert half.fingerprint != model.fingerprint
 
 
 def test_fingerprints_are_of_what_is_used(folder, model, tmp_path):

@@ -25,16 +25,13 @@ from hf_models import (
     clip,
     clip_tokenizer,
     load,
-    noise,
     quiet,
     refusal,
     save,
 )
-from models_for_tests import choice, run_engine
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from counterpoint.cases.table import Cases
 from counterpoint.models.hf.training import HfStart
 from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
@@ -102,17 +99,6 @@ def test_vectors_are_those_of_transformers(name, folders, models):
 
 
 @pytest.mark.parametrize("name", DUALS)
-def test_vectors_do_not_depend_on_their_company(name, models):
-    model = models[name]
-    together = model.encode_captions(CAPTIONS)
-    alone = np.concatenate([model.encode_captions([caption]) for caption in CAPTIONS])
-    assert alone == pytest.approx(together, abs=1e-5)
-    pixels = [model.preprocess(image) for image in IMAGES]
-    alone = np.concatenate([model.encode_images([image]) for image in pixels])
-    assert alone == pytest.approx(model.encode_images(pixels), abs=1e-5)
-
-
-@pytest.mark.parametrize("name", DUALS)
 def test_captions_beyond_the_context_are_counted_in_full_and_cut(name, models):
     model = models[name]
     assert model.context_length == CONTEXT
@@ -152,13 +138,6 @@ def test_tokens_are_padded_as_transformers_pads_them(name, side, models, monkeyp
         assert torch.equal(trained, theirs["input_ids"].masked_fill(padding, -1))
 
 
-def test_images_of_any_shape_can_be_preprocessed(models):
-    odd = [noise(1, 1), noise(3, 3), noise(1, 60), noise(300, 3)]
-    for name in ("clip", "siglip2"):
-        model = models[name]
-        assert np.isfinite(model.encode_images([model.preprocess(image) for image in odd])).all()
-
-
 @pytest.mark.parametrize("name", ["clip", "siglip2", "align", "flava", "vit-bert"])
 def test_half_precision_gives_unit_float32(name, folders, models):
     model, exact = load("hf", folders[name], "bf16"), models[name]
@@ -177,19 +156,6 @@ def test_weights_stored_in_half_run_in_float32(tmp_path):
     stored = load_file(folder / WEIGHTS)["visual_projection.weight"]
     assert stored.dtype == torch.float16
     assert load("hf", folder).describe()["dtype"] == "float32"
-
-
-def test_the_engine_scores_by_cosine(folders, models, tmp_path):
-    for number, image in enumerate(IMAGES):
-        image.save(tmp_path / f"{number}.png")
-    rows = [choice(str(n), f"{n}.png", *CAPTIONS[n : n + 3]) for n in range(3)]
-    cases = Cases.build(rows, root=tmp_path, source="test")
-    images, texts = plain_vectors(folders["clip"], IMAGES, CAPTIONS)
-    expected = [images[n] @ texts[n + m] for n in range(3) for m in range(3)]
-    model = models["clip"]
-    for batch in (1, 4):
-        scored = run_engine(model, {"b": cases}, tmp_path / f"store{batch}", batch=batch)
-        assert scored["b"].scores == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_adapter_is_a_dual_encoder_that_describes_itself(folders, models):

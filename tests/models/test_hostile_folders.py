@@ -223,7 +223,7 @@ DOORS = {
     "hf_hub_download": "models/hub.py",
     "snapshot_download": "models/hub.py data/getting.py",
     "torch.load": "models/weights.py",
-    "pickle.load": "scoring/readers.py",  # what a process of ours has sent
+    "pickle.load": "scoring/workers.py",  # what a process of ours has sent
     "pickle.loads": "_util/processes.py",
     "torch.jit.load": "",
     "spacy.load": "",

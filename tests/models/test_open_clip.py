@@ -28,7 +28,6 @@ from open_clip_models import (
     straight_images,
     tokenizer_of,
 )
-from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
@@ -109,15 +108,6 @@ def test_towers_that_see_their_padding_keep_it(name, tmp_path):
 # --- tokens ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("caption", [*CAPTIONS, "", "Ünïcode ★ 123", "  two   blanks "])
-def test_count_tokens_is_the_length_before_anything_is_cut(caption, tmp_path):
-    folder = save_model(tmp_path / "m")
-    tokenizer = tokenizer_of(folder)
-    tokens = tokenizer([caption], context_length=400)[0].tolist()
-    real = tokens.index(tokenizer.eot_token_id) + 1
-    assert load(folder).count_tokens([caption]).tolist() == [real]
-
-
 def test_overlong_captions_are_counted_in_full_and_cut_when_encoded(tmp_path):
     folder = save_model(tmp_path / "m")
     model = load(folder)
@@ -169,14 +159,6 @@ def finished(model, *images):
     return model.pixels.finish(model.pixels.stage([model.preprocess(image) for image in images]))
 
 
-def test_preprocessing_is_the_models_own(tmp_path):
-    model = load(save_model(tmp_path / "m"))
-    image = noise(32, 32)
-    pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 255
-    mean, std = (np.reshape(PREPROCESS[key], (3, 1, 1)) for key in ("mean", "std"))
-    assert finished(model, image)[0].numpy() == pytest.approx((pixels - mean) / std, abs=1e-5)
-
-
 @pytest.mark.parametrize("resize", ["shortest", "longest", "squash"])
 def test_bytes_become_the_floats_of_the_transform_bit_for_bit(resize, tmp_path):
     """Images travel as bytes and are normalised in batches: nothing may change by that."""
@@ -186,16 +168,6 @@ def test_bytes_become_the_floats_of_the_transform_bit_for_bit(resize, tmp_path):
     assert model.preprocess(images[0]).dtype == np.uint8
     expected = torch.stack([model.transform(image) for image in images])
     assert torch.equal(finished(model, *images), expected)
-
-
-@pytest.mark.parametrize("size", [32, 48])
-def test_images_are_squashed_to_the_towers_size(size, tmp_path):
-    folder = save_model(tmp_path / "m", {**CLIP, "vision_cfg": {**VISION, "image_size": size}})
-    model = load(folder)
-    image = noise(70, 90)
-    squashed = image.resize((size, size), Image.Resampling.BICUBIC)
-    found = finished(model, image, squashed)
-    assert found.shape == (2, 3, size, size) and torch.equal(found[0], found[1])
 
 
 # --- fingerprints ------------------------------------------------------------------------------

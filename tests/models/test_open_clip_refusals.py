@@ -125,12 +125,6 @@ def test_a_folder_whose_two_configs_disagree_is_refused_and_the_fix_works(built,
     assert ("QuickGELU" in repr(load(folder).model)) is wanted
 
 
-def test_a_folder_whose_two_configs_agree_is_loaded(tmp_path):
-    folder = save_model(tmp_path / "m")
-    (folder / "config.json").write_text(transformers_config("gelu", "gelu"))
-    assert load(folder).fingerprint
-
-
 @pytest.mark.usefixtures("unbuilt")
 @pytest.mark.parametrize(
     ("metadata", "architecture", "fix"),
@@ -395,29 +389,29 @@ def test_a_config_for_more_weights_than_there_are_is_not_built(tmp_path, tower, 
         refusal(id, "E-CONFIG-MISMATCH")
 
 
-@pytest.mark.parametrize(
-    ("id", "code"),
-    [
-        ("open_clip:ViT-B-32/opneai", "E-WEIGHTS-UNKNOWN"),
-        ("open_clip:ViT-B-23/openai", "E-ARCHITECTURE-UNKNOWN"),
-        ("scratch:RN5O", "E-ARCHITECTURE-UNKNOWN"),
-        ("open_clip:ViT-B-32/openai", ""),
-        ("scratch:RN50?seed=1", ""),
-    ],
-)
-def test_names_are_checked_without_torch(id: str, code: str) -> None:
+def test_names_are_checked_without_torch() -> None:
+    ids = {
+        "open_clip:ViT-B-32/opneai": "E-WEIGHTS-UNKNOWN",
+        "open_clip:ViT-B-23/openai": "E-ARCHITECTURE-UNKNOWN",
+        "scratch:RN5O": "E-ARCHITECTURE-UNKNOWN",
+        "open_clip:ViT-B-32/openai": "",
+        "scratch:RN50?seed=1": "",
+    }
     program = f"""
 import sys
 from counterpoint import CounterpointError
 from counterpoint.models import check_model
-try:
-    check_model({id!r})
-except CounterpointError as error:
-    print(error.code, end="")
+for id in {list(ids)}:
+    try:
+        check_model(id)
+        print()
+    except CounterpointError as error:
+        print(error.code)
 assert not {{"torch", "open_clip"}} & set(sys.modules)
 """
     command = [sys.executable, "-c", program]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == code
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == list(ids.values())
 
 
 def test_names_are_those_of_open_clip(monkeypatch: pytest.MonkeyPatch) -> None:

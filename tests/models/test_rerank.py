@@ -22,9 +22,8 @@ from models_for_tests import (
 from support import gallery, owned, part, run_of
 
 from counterpoint.cases.table import Cases
-from counterpoint.models.ensemble import Member
+from counterpoint.models.combined import SIDES, Member, Reranker, _put_below
 from counterpoint.models.registry import LoadOptions, load_model
-from counterpoint.models.rerank import SIDES, Reranker, _put_below
 from counterpoint.runs import rows
 
 

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import build
 from errors import raises
 from hf_models import quiet
-from models_for_tests import choice, is_sentence, run_engine
+from models_for_tests import is_sentence
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -28,11 +27,10 @@ from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures
 from counterpoint.cases.table import ImageRef
 from counterpoint.images import Picture
 from counterpoint.models import bounded
+from counterpoint.models.hf import generative
+from counterpoint.models.hf.generative import Generative, load, load_lm
+from counterpoint.models.hf.prompts import INSTRUCTION, QUESTION, TemplateSpread, yes_and_no
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.vqa import adapter
-from counterpoint.models.vqa.adapter import Generative, load, load_lm
-from counterpoint.models.vqa.prompts import INSTRUCTION, QUESTION, TemplateSpread, yes_and_no
-from counterpoint.scoring.kinds import Described, PairScorer
 
 pytestmark = pytest.mark.slow
 
@@ -207,14 +205,6 @@ def test_a_shared_prefix_gives_what_whole_prompts_give(family, name, loaded, tmp
     assert shared == pytest.approx(scores(model, tmp_path), abs=1e-5)
 
 
-@each_model
-def test_company_does_not_matter(family, name, loaded, tmp_path):
-    model = loaded(family, name)
-    together = scores(model, tmp_path)
-    alone = np.hstack([scores(model, tmp_path, [caption]) for caption in CAPTIONS[:2]])
-    assert together[:, :2] == pytest.approx(alone, abs=1e-5)
-
-
 # --- the shared prefix -------------------------------------------------------------------------
 
 
@@ -270,14 +260,14 @@ def test_a_model_that_cannot_share_is_computed_whole(
     broken, loaded, folders, tmp_path, monkeypatch
 ):
     right = scores(loaded("vqa", "llava"), tmp_path)
-    run = adapter.run_suffixes
+    run = generative.run_suffixes
 
     def spoiled(*given: Any) -> list[torch.Tensor]:
         if broken == "raises":
             raise RuntimeError("no cache\nof this kind")
         return [found + torch.linspace(0, 1, found.shape[1]) for found in run(*given)]
 
-    monkeypatch.setattr(adapter, "run_suffixes", spoiled)
+    monkeypatch.setattr(generative, "run_suffixes", spoiled)
     model = open_folder("vqa", folders["llava"])
     [note] = model.describe()["notes"]
     assert is_sentence(note) and "slower" in note
@@ -298,13 +288,13 @@ def several(folder: Path, tmp_path: Path, lines: list[str] = TEMPLATES) -> Gener
 def prefixes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each run of prefixes had."""
     calls: list[int] = []
-    run = adapter.run_prefix
+    run = generative.run_prefix
 
     def counted(model: Any, inputs: Any) -> Any:
         calls.append(len(inputs["input_ids"]))
         return run(model, inputs)
 
-    monkeypatch.setattr(adapter, "run_prefix", counted)
+    monkeypatch.setattr(generative, "run_prefix", counted)
     return calls
 
 
@@ -385,13 +375,13 @@ def test_a_run_that_is_cut_elsewhere_gives_the_same_bytes(loaded, tmp_path):
 
 def test_suffixes_are_bounded_by_memory(loaded, tmp_path, monkeypatch):
     model = loaded("vqa", "qwen2_vl")
-    right, rows, run = scores(model, tmp_path), [], adapter.run_suffixes
+    right, rows, run = scores(model, tmp_path), [], generative.run_suffixes
 
     def counted(model: Any, prefix: Any, suffixes: Any, images: Any) -> Any:
         rows.append(len(suffixes))
         return run(model, prefix, suffixes, images)
 
-    monkeypatch.setattr(adapter, "run_suffixes", counted)
+    monkeypatch.setattr(generative, "run_suffixes", counted)
     prefix = model._last[1].memory()
     assert prefix > 0
     monkeypatch.setattr(model, "_room", lambda: 2 * prefix)
@@ -538,30 +528,6 @@ def test_the_fingerprint_is_of_what_is_computed(folders, loaded, tmp_path):
     assert open_folder("vqa", copied).fingerprint != before
 
 
-def test_it_is_a_pair_scorer_that_describes_itself(loaded):
-    model = loaded("vqa", "llava")
-    assert isinstance(model, PairScorer)
-    assert isinstance(model, Described)
-    said = json.loads(json.dumps(model.describe()))
-    assert (said["device"], said["dtype"], said["notes"]) == ("cpu", "float32", [])
-    assert said["parameters"] == sum(p.numel() for p in model.model.parameters())
-    assert said["versions"]["transformers"] == transformers.__version__
-
-
-def test_the_engine_scores_a_table_with_it(loaded, tmp_path):
-    model = loaded("vqa", "qwen2_vl")
-    shown = pictures(tmp_path)
-    cases = [choice(str(n), shown[n % 2].ref, *CAPTIONS[n:], "no dog") for n in range(3)]
-    table = build(*cases, root=tmp_path)
-    found = run_engine(model, {"bench": table}, tmp_path / "store", batch=3)["bench"].scores
-    expected = [
-        model.score_pairs([shown[n % 2]], [caption])[0]
-        for n in range(3)
-        for caption in (*CAPTIONS[n:], "no dog")
-    ]
-    assert found == pytest.approx(expected, abs=1e-5)
-
-
 # --- refusals ----------------------------------------------------------------------------------
 
 
@@ -628,7 +594,7 @@ def test_a_chat_template_that_fails(tmp_path):
 
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    for name in ("hf.loading", "vqa.loading"):
+    for name in ("hf.loading", "hf.generative"):
         monkeypatch.delitem(sys.modules, f"counterpoint.models.{name}")
     with raises("E-EXTRA-MISSING", "vlm"):
-        import_module("counterpoint.models.vqa.loading")
+        import_module("counterpoint.models.hf.generative")

@@ -24,7 +24,7 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases import Cases, ImageRef
 from counterpoint.images import Picture
-from counterpoint.scoring import Work, encode_images, readers
+from counterpoint.scoring import Work, encode_images, workers
 
 ALL = PHOTOGRAPHS * CROPS
 BATCHES = (ALL, 7, 1)
@@ -122,7 +122,7 @@ def test_chunks_keep_crops_together() -> None:
         ]
 
     def sizes(*counts: int) -> list[int]:
-        chunks = list(readers._chunks(crops(*counts)))
+        chunks = list(workers._chunks(crops(*counts)))
         assert [picture for chunk in chunks for picture in chunk] == crops(*counts)
         return [len(chunk) for chunk in chunks]
 

@@ -145,18 +145,6 @@ def test_copies_in_several_batches_are_encoded_once(tmp_path: Path, batch: int) 
     assert len(model.images) == 2
 
 
-def test_boxes_of_one_image_are_different_images(tmp_path: Path) -> None:
-    noise(1).save(tmp_path / "a.png")
-    boxes = (None, (0, 0, 4, 4), (1, 1, 4, 4))
-    cases = [
-        choice(str(n), ImageRef("a.png", box), "yes", "no") for n, box in enumerate((*boxes, None))
-    ]
-    table, model = build(*cases, root=tmp_path), Towers()
-    found = run_engine(model, {"bench": table}, tmp_path / "store")["bench"]
-    assert len(model.images) == 3
-    np.testing.assert_allclose(found.scores, naive(table, cosine), rtol=0, atol=ROUNDING)
-
-
 def test_a_picture_that_changes_is_encoded_again(tmp_path: Path) -> None:
     cases = one_file(tmp_path)
     before = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"].scores
@@ -165,19 +153,6 @@ def test_a_picture_that_changes_is_encoded_again(tmp_path: Path) -> None:
     after = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"].scores
     assert model.images == [pixels(noise(99))] and model.captions == []
     assert ((after != before) == np.repeat([False, True, False, True], 2)).all()
-
-
-def test_a_world_needs_no_files(tmp_path: Path) -> None:
-    model = Towers()
-    [run] = evaluate(
-        [("towers", model)],
-        "world-bi:size=10",
-        store=tmp_path / "store",
-        out=tmp_path / "run",
-    )
-    part = run.parts["world-bi:size=10"]
-    np.testing.assert_allclose(part.scores, naive(part.cases, cosine), rtol=0, atol=ROUNDING)
-    assert len(set(model.images)) == len(model.images) == 20
 
 
 # --- other kinds of model ----------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pytest
 from engine_support import ROUNDING, build, complaint, cosine, naive, one_file
 from errors import raises
 from models_for_tests import (
-    WIDTH,
     Judge,
     Reader,
     Towers,
@@ -118,12 +117,6 @@ def test_a_caption_that_just_fits_is_kept(
     assert list(found.left_out) == left_out and LONG in model.captions
 
 
-@pytest.mark.parametrize(("context", "cut"), [(9, 1), (10, 0), (None, 0)])
-def test_a_caption_that_just_fits_is_not_cut(tmp_path: Path, context: int | None, cut: int) -> None:
-    model, tables = Towers(context=context), {"bench": too_long(tmp_path)}
-    assert run_engine(model, tables, tmp_path / "store")["bench"].cut_captions == cut
-
-
 def test_each_benchmark_has_its_own_policy(tmp_path: Path) -> None:
     cases, model = too_long(tmp_path), Towers(context=8)
     with Store(tmp_path / "store") as store:
@@ -177,15 +170,6 @@ def test_broken_images_leave_out_the_cases_that_use_them(tmp_path: Path) -> None
     np.testing.assert_allclose(
         found.scores[[0, 1, 10, 11]], naive(kept, cosine), rtol=0, atol=ROUNDING
     )
-
-
-@pytest.mark.parametrize("kind", [Towers, Judge])
-def test_a_broken_scene_leaves_out_its_case_too(tmp_path: Path, kind: type[Judge]) -> None:
-    """A code that cannot be drawn is an image that cannot be read, like any other."""
-    write_images(tmp_path, "a.png")
-    cases = [choice("0", "a.png", "yes", "no"), choice("1", "world:0.5;no", "yes", "no")]
-    found = run_engine(kind(), {"bench": build(*cases, root=tmp_path)}, tmp_path / "store")["bench"]
-    assert list(found.left_out) == [1] and is_sentence(found.left_out[1])
 
 
 def test_a_broken_image_leaves_out_its_cases_for_pairs_too(tmp_path: Path) -> None:
@@ -282,15 +266,6 @@ def test_what_is_not_finite_is_refused(
     # Nothing of that batch was kept: a model that has been mended starts afresh.
     scored = run_engine(kind(), {"bench": one_file(tmp_path)}, tmp_path / "store")["bench"]
     assert np.isfinite(scored.scores).all()
-
-
-def test_one_bad_number_in_a_vector_is_enough(tmp_path: Path) -> None:
-    def change(vectors: np.ndarray) -> np.ndarray:
-        vectors[1, WIDTH - 1] = np.nan
-        return vectors
-
-    found = complaint("E-MODEL-OUTPUT", spoil("encode_images", change, Towers()), tmp_path)
-    assert "1 of 2" in found
 
 
 @pytest.mark.parametrize(("method", "kind"), METHODS)

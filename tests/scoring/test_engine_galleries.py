@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from engine_support import ROUNDING, build, cosine, loop, own_place, photos, prompted
 from errors import raises
-from hypothesis import given, strategies as st
 from models_for_tests import (
     Counter,
     Judge,
@@ -25,11 +23,10 @@ from models_for_tests import (
     features,
     is_sentence,
     naive_pair,
-    noise,
     run_engine,
     write_images,
 )
-from support import FEW, case, classes, gallery, owned, part, random_scores, recalls, run_of
+from support import case, classes, gallery, owned, part, random_scores, recalls, run_of
 
 from counterpoint import evaluate
 from counterpoint.cases import Cases, without_images, write_cases
@@ -259,43 +256,29 @@ def everything(root: Path) -> dict[str, Cases]:
     }
 
 
-@pytest.fixture(scope="module")
-def in_one_piece(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any]:
-    """The tables, and the scores of either kind of model."""
-    root = tmp_path_factory.mktemp("whole")
-    tables = everything(root)
-    towers = run_engine(Towers(), tables, root / "store")
-    return tables, towers, run_engine(Judge(), tables, root / "store")
-
-
 @pytest.mark.slow
-@FEW
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 60), st.integers(1, 50))
+@pytest.mark.parametrize(("lines", "pairs", "dense", "piece"), [(1, 1, 0, 1), (3, 7, 50, 5)])
 def test_results_do_not_depend_on_the_sizes_of_pieces(
-    tmp_path_factory: pytest.TempPathFactory,
-    in_one_piece: tuple[Any, Any, Any],
+    tmp_path: Path,
     lines: int,
     pairs: int,
     dense: int,
     piece: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, whole, once = in_one_piece
-    store = tmp_path_factory.mktemp("pieces")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_LINES", lines)
-        patch.setattr(plan, "_PAIRS", pairs)
-        patch.setattr(plan, "_FEWER", pairs)
-        patch.setattr(engine, "_DENSE", dense)
-        patch.setattr(engine, "_PIECE", piece)
-        cut = run_engine(Towers(), tables, store)
-        judged = run_engine(Judge(), tables, store)
+    tables, kinds = everything(tmp_path), (Towers, Judge)
+    whole = [run_engine(kind(), tables, tmp_path / "store") for kind in kinds]
+    for name, most in {"_LINES": lines, "_PAIRS": pairs, "_FEWER": pairs}.items():
+        monkeypatch.setattr(plan, name, most)
+    monkeypatch.setattr(engine, "_DENSE", dense)
+    monkeypatch.setattr(engine, "_PIECE", piece)
+    cut = [run_engine(kind(), tables, tmp_path / "pieces") for kind in kinds]
     for name in tables:
-        np.testing.assert_allclose(cut[name].scores, whole[name].scores, rtol=0, atol=ROUNDING)
-        np.testing.assert_array_equal(judged[name].scores, once[name].scores)
-        for a, b in ((cut, whole), (judged, once)):
+        for a, b in zip(cut, whole, strict=True):
+            np.testing.assert_allclose(a[name].scores, b[name].scores, rtol=0, atol=ROUNDING)
             assert a[name].left_out == b[name].left_out
             assert a[name].left_out_images == b[name].left_out_images
-    assert sum(np.isnan(found.scores).sum() for found in whole.values()) == 16 + 2 + 4
+    assert sum(np.isnan(found.scores).sum() for found in whole[0].values()) == 16 + 2 + 4
 
 
 # --- run folders -------------------------------------------------------------------------------
@@ -375,26 +358,3 @@ def test_several_parts_and_empty_ones_are_one_table(
     assert [len(p.scores) for p in again.parts.values()] == [0, 25, 0, 3]
     np.testing.assert_array_equal(again.parts["small"].scores, [1, 2, 3])
     np.testing.assert_array_equal(again.parts["full"].scores, run.parts["full"].scores)
-
-
-def test_a_picture_is_read_from_a_shuffle_in_a_gallery(tmp_path: Path) -> None:
-    """References of every kind in one gallery."""
-    noise(1, (12, 12)).save(tmp_path / "a.png")
-    pq.write_table(
-        pa.table({"image": [{"bytes": (tmp_path / "a.png").read_bytes(), "path": "a"}]}),
-        tmp_path / "t.parquet",
-    )
-    names = [
-        "a.png",
-        "shuffle-rows:1:a.png",
-        "shuffle-rows:2:parquet:t.parquet#image/0",
-        "parquet:t.parquet#image/0",
-        "parquet:t.parquet#image/1",
-    ]
-    cases = build(gallery(np.eye(5), images=names), root=tmp_path)
-    model = Towers()
-    found = run_engine(model, {"bench": cases}, tmp_path / "store")["bench"]
-    assert set(found.left_out_images[0]) == {4}
-    assert len(model.images) == 3  # the same bytes in a file and in a table are one picture
-    scores = found.scores.reshape(5, 5)
-    np.testing.assert_array_equal(scores[0], scores[3])

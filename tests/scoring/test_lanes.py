@@ -23,8 +23,7 @@ from counterpoint.cases import ImageRef
 from counterpoint.images import Picture, Reader
 from counterpoint.scoring import BatchSize, Work, encode_images
 from counterpoint.scoring.encode import BATCH
-from counterpoint.scoring.readers import ReaderProcesses
-from counterpoint.scoring.workers import ENCODE_IMAGES, Here
+from counterpoint.scoring.workers import ENCODE_IMAGES, Here, ReaderProcesses
 
 
 class LanedTowers(Towers):

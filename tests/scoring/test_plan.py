@@ -159,37 +159,12 @@ def test_what_is_left_out_needs_no_image_and_no_caption(
     assert {plan.captions[number] for number in used_captions(plan, scored)} == captions
 
 
-@pytest.mark.slow
-@FEW
-@given(tables())
-def test_a_case_knows_its_images_and_captions(tables: dict[str, Cases]) -> None:
-    plan = make_plan(tables)
-    for name, cases in tables.items():
-        share = plan.shares[name]
-        for row in range(len(cases)):
-            case = cases.case(row)
-            pictures = [plan.pictures[i] for i in share.images_of(row)]
-            assert pictures == [Picture(image, cases.root) for image in case.images]
-            assert [plan.captions[i] for i in share.captions_of(row)] == list(case.captions)
-        assert share.layout.line_pairs[share.layout.images].tolist() == cases.pair_offsets.tolist()
-
-
 def one(root: str | None, ref: ImageRef) -> Cases:
     return build(choice("1", ref, "yes", "no"), root=None if root is None else Path(root))
 
 
 def plan_of(*tables: Cases) -> Plan:
     return make_plan({str(number): cases for number, cases in enumerate(tables)})
-
-
-def test_what_benchmarks_share_is_there_once() -> None:
-    first = build(choice("1", "a.jpg", "yes", "no"), choice("2", "b.jpg", "yes", "maybe"))
-    second = build(choice("1", "b.jpg", "no", "never"), choice("2", "c.jpg", "yes", "no"))
-    plan = plan_of(first, second)
-    assert [picture.ref.path for picture in plan.pictures] == ["a.jpg", "b.jpg", "c.jpg"]
-    assert list(plan.captions) == ["yes", "no", "maybe", "never"]
-    assert plan.shares["1"].images.tolist() == [1, 2]
-    assert plan.shares["1"].captions.tolist() == [1, 3, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -212,11 +187,6 @@ def test_different_images_are_kept_apart(
     roots = [None if root is None else Path(root) for root, _ in (first, second)]
     assert list(plan.pictures) == [Picture(first[1], roots[0]), Picture(second[1], roots[1])]
     assert len(plan_of(one(*first), one(*first)).pictures) == 1
-
-
-def test_captions_are_compared_to_the_character() -> None:
-    plan = plan_of(build(choice("1", "a.jpg", "A dog", "a dog", "a dog ", "a dog.")))
-    assert list(plan.captions) == ["A dog", "a dog", "a dog ", "a dog."]
 
 
 @FEW

@@ -167,17 +167,6 @@ def test_a_process_that_is_starting_does_not_get_the_stop() -> None:
 # --- through the front door ----------------------------------------------------------------------
 
 
-def test_the_world_on_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, options in {"one": {}, "two": {"devices": "cpu,cpu"}}.items():
-        run = evaluate(
-            "world:base", "world-swap:size=40", out=name, store=f"{name}.store", **options
-        )
-        assert not run.left_out
-    for file in ("scores.parquet", "cases.parquet"):
-        assert Path("one", file).read_bytes() == Path("two", file).read_bytes()
-
-
 @pytest.mark.parametrize("model", ["random", "ensemble:blind:length+world:base"])
 def test_what_cannot_be_distributed_is_computed_here(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import subprocess
@@ -76,47 +75,6 @@ def test_many_keys_are_found_in_the_order_asked_for(tmp_path: Path) -> None:
         assert opened.get([key(n) for n in asked]) == expected
         absent = dict.fromkeys(n for n in asked if n % 2 and n != 3)
         assert opened.missing([key(n) for n in asked]) == [key(n) for n in absent]
-
-
-def test_an_older_store_of_smaller_pages_is_used_as_it_is(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / FILE)) as old:
-        old.execute("PRAGMA page_size = 4096")
-        old.execute("CREATE TABLE results (key BLOB PRIMARY KEY, value BLOB)")
-    for folder, size in ((tmp_path, 4096), (tmp_path / "new", 16384)):
-        fill(folder, 30)
-        with Store(folder) as opened:
-            assert opened._connection.execute("PRAGMA page_size").fetchone() == (size,)
-            assert opened.get([key(7), key(29)]) == [bytes([7]) * ITEM, bytes([29]) * ITEM]
-
-
-@pytest.mark.slow
-@FEW
-@given(st.lists(st.dictionaries(st.binary(min_size=1, max_size=3), st.binary(max_size=9))))
-def test_a_store_is_a_dictionary_that_lasts(
-    tmp_path_factory: pytest.TempPathFactory, puts: list[dict[bytes, bytes]]
-) -> None:
-    folder, expected = tmp_path_factory.mktemp("store"), dict[bytes, bytes]()
-    for items in puts:
-        with Store(folder) as opened:
-            opened.put(items)
-        expected |= items
-    with Store(folder) as opened:
-        assert opened.get(list(expected)) == list(expected.values())
-
-
-def test_the_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b"
-    fill(folder, 10)
-    with Store(folder) as opened:
-        assert opened.get([key(7)]) == [bytes([7]) * ITEM]
-
-
-def test_values_of_any_size_are_kept(tmp_path: Path) -> None:
-    values = {key(size): os.urandom(size) for size in (0, 1, 100, 5000, 3_000_000)}
-    with Store(tmp_path) as opened:
-        opened.put(values)
-    with Store(tmp_path) as opened:
-        assert opened.get(list(values)) == list(values.values())
 
 
 def test_a_put_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -273,13 +231,6 @@ def test_an_evaluation_computes_what_was_damaged_again(tmp_path: Path) -> None:
     assert run()[0].manifest["model_info"] == {}  # and it is mended
 
 
-def test_values_of_the_older_format_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_bytes(b"an older version's file")
-    with Store(tmp_path) as opened:
-        assert opened.missing([key(1)]) == [key(1)]
-    assert (tmp_path / "data.mdb").read_bytes() == b"an older version's file"
-
-
 @pytest.mark.parametrize("garbage", [b"garbage" * 100, bytes(200_000), b"\xff" * 200_000])
 def test_garbage_instead_of_the_data_is_refused(tmp_path: Path, garbage: bytes) -> None:
     fill(tmp_path, 20).write_bytes(garbage)
@@ -315,23 +266,7 @@ def test_damaged_bytes_never_give_another_value(tmp_path: Path) -> None:
     assert 0 < refused < 150
 
 
-def test_an_empty_file_is_an_empty_store(tmp_path: Path) -> None:
-    os.truncate(fill(tmp_path, 20), 0)
-    with Store(tmp_path) as opened:
-        assert opened.missing([key(1)]) == [key(1)]
-        opened.put({key(1): b"new"})
-        assert opened.get([key(1)]) == [b"new"]
-
-
 # --- a disk that cannot be used ------------------------------------------------------------------
-
-
-def test_a_full_disk_is_not_taken_for_damage(tmp_path: Path) -> None:
-    full = raises("E-STORE-UNUSABLE", tmp_path, "full")
-    with full as error, Store(tmp_path) as opened:
-        opened._connection.execute("PRAGMA max_page_count = 25")  # SQLite then says: disk full
-        opened.put({key("large"): bytes(1_000_000)})
-    assert is_sentence(error.value) and "COUNTERPOINT_CACHE" in str(error.value)
 
 
 def test_a_read_only_store_can_be_read_and_says_why_it_is_not_written(tmp_path: Path) -> None:
@@ -399,10 +334,3 @@ def test_only_equal_parts_share_a_key(first: list[str | bytes], second: list[str
 
 def _bytes(part: str | bytes) -> bytes:
     return part.encode() if isinstance(part, str) else part
-
-
-def test_parts_are_not_run_together() -> None:
-    splits = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ("a", "b", "c"), ()]
-    assert len({digest(*parts) for parts in splits}) == len(splits)
-    # A part that spells another's length and content must not pass for it.
-    assert digest("a", "b") != digest(b"a" + (1).to_bytes(8, "little") + b"b")

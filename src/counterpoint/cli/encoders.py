@@ -38,7 +38,7 @@ def export(
     benchmark: Benchmarks,
     out: Annotated[Path, typer.Option("-o", "--out", help="Folder of the vectors.")],
     data: DataFolder = None,
-    form: Annotated[str, typer.Option("--format", help="parquet, npy or safetensors.")] = "parquet",
+    form: Annotated[str, typer.Option("--format", help="parquet or npy.")] = "parquet",
     limit: Limit = None,
     protocol: ProtocolName = None,
     batch_size: BatchSize = 128,

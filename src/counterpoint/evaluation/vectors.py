@@ -62,7 +62,7 @@ def export_vectors(
 ) -> ExportedVectors:
     """Encode the images and captions of benchmarks, through the store, and write their vectors.
 
-    `form` is parquet, npy or safetensors. A folder that was exported before is replaced.
+    `form` is parquet or npy. A folder that was exported before is replaced.
     """
     if form not in VECTOR_FORMATS:
         said = did_you_mean("format of vectors", form, VECTOR_FORMATS)

@@ -19,6 +19,7 @@ from .registry import (
 )
 from .remembered import load_remembered as load_remembered
 from .torch_models import (
+    ImageTrunk as ImageTrunk,
     Runtime as Runtime,
     fingerprint as fingerprint,
     memory_errors as memory_errors,
@@ -27,7 +28,6 @@ from .torch_models import (
     quiet as quiet,
     set_arithmetic as set_arithmetic,
 )
-from .trunks import ImageTrunk as ImageTrunk
 from .vectors import (
     VECTOR_FORMATS as VECTOR_FORMATS,
     NamedVectors as NamedVectors,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,16 +28,16 @@ FAMILIES: Final = Registry(
         "blip-itm": f"{_HOME}.hf.matching:load_itm",
         "checkpoint": f"{_HOME}.openclip.checkpoints:load",
         "detector": f"{_HOME}.detector.adapter:load",
-        "ensemble": f"{_HOME}.ensemble:load",
+        "ensemble": f"{_HOME}.combined:load_ensemble",
         "flava-itm": f"{_HOME}.hf.matching:load_flava",
         "hf": f"{_HOME}.hf.dual:load",
-        "lm": f"{_HOME}.vqa.adapter:load_lm",
+        "lm": f"{_HOME}.hf.generative:load_lm",
         "open_clip": f"{_HOME}.openclip.adapter:load",
         "random": f"{_HOME}.blind.baselines:load_random",
-        "rerank": f"{_HOME}.rerank:load",
+        "rerank": f"{_HOME}.combined:load_rerank",
         "scratch": f"{_HOME}.openclip.adapter:load_scratch",
         "vectors": f"{_HOME}.vectors:load",
-        "vqa": f"{_HOME}.vqa.adapter:load",
+        "vqa": f"{_HOME}.hf.generative:load",
         "world": f"{_HOME}.openclip.adapter:load_world",
         "xvlm": f"{_HOME}.xvlm:load",
     },
@@ -46,10 +47,10 @@ FAMILIES: Final = Registry(
 # What refuses a name without loading the model, where that can be done without its library.
 _CHECKS: Final = {
     "blind": f"{_HOME}.blind.baselines:check",
-    "ensemble": f"{_HOME}.ensemble:members",
+    "ensemble": f"{_HOME}.combined:check_ensemble",
     "open_clip": f"{_HOME}.openclip.names:check",
     "random": f"{_HOME}.blind.baselines:check_random",
-    "rerank": f"{_HOME}.rerank:read_id",
+    "rerank": f"{_HOME}.combined:check_rerank",
     "scratch": f"{_HOME}.openclip.names:check_scratch",
     "vectors": f"{_HOME}.vectors:check",
     "world": f"{_HOME}.registry:world_folder",
@@ -67,73 +68,9 @@ class Example(NamedTuple):
     extra: str = ""
 
 
-_VLM: Final = "vlm"
-EXAMPLES: Final[dict[str, Example]] = {
-    "world:base": Example("the bundled base model of the synthetic world"),
-    "world:counterpoint": Example("the base tuned by our recipe; so are world:hn and world:hp-hn"),
-    "open_clip:ViT-B-32-quickgelu/openai": Example(
-        "open_clip architecture with a tag or a weights file; cosine"
-    ),
-    "open_clip:local-dir:PATH": Example(
-        "an open_clip model folder (open_clip_config.json and weights)"
-    ),
-    "open_clip:hf-hub:ORG/REPO": Example("an open_clip model of the hub"),
-    "scratch:RN50": Example(
-        "an open_clip architecture with random weights (?seed=3 for others): a start of training"
-    ),
-    "checkpoint:PATH@ViT-B-32-quickgelu": Example(
-        "a finetuned CLIP state dict (NegCLIP, CE-CLIP, SVLC, DAC ...) in an architecture"
-    ),
-    "hf:ORG/REPO": Example(
-        "transformers dual encoders, by hub id or folder: CLIP, SigLIP, ALIGN, FLAVA ...", _VLM
-    ),
-    "blip-itm:ORG/REPO": Example(
-        "BLIP or BLIP-2, matching head: a probability; ?score=aro: BLIP as ARO scores it", _VLM
-    ),
-    "blip-itc:ORG/REPO": Example("BLIP or BLIP-2, contrastive head: a cosine", _VLM),
-    "flava-itm:ORG/REPO": Example("FLAVA's matching head: a probability", _VLM),
-    "xvlm:FILE": Example(
-        "X-VLM from its authors' checkpoint, matching head: a logit; ?score=aro: as ARO scores it",
-        _VLM,
-    ),
-    "vqa:ORG/REPO": Example(
-        "generative models (LLaVA, Qwen-VL, PaliGemma ...): P(yes) to a question, or with "
-        "?templates=FILE the mean over several",
-        _VLM,
-    ),
-    "lm:ORG/REPO": Example("the same models: mean log-likelihood of the caption", _VLM),
-    "api:MODEL": Example(
-        "any OpenAI-compatible endpoint (vLLM ...): P(yes), or a forced choice; ?parallel=N "
-        "requests at a time",
-        _VLM,
-    ),
-    "blind:length": Example("the shorter caption wins; sees no image"),
-    "blind:format": Example("the caption that looks less edited wins; sees no image"),
-    "blind:bow": Example(
-        "a bag of words fitted to the benchmark itself, cross-validated; sees no image"
-    ),
-    "blind:ngram": Example(
-        "a logistic regression on words and pairs of neighbours, cross-fitted; sees no image"
-    ),
-    "blind:chars": Example(
-        "the same on strings of one to four characters, and the length; sees no image"
-    ),
-    "blind:grammar": Example("a CoLA classifier: the more grammatical caption wins", _VLM),
-    "blind:plausible": Example("Vera: the more plausible caption wins", _VLM),
-    "blind:lm:PATH": Example("a language model: the likelier caption wins", _VLM),
-    "detector:FOLDER": Example(
-        "tells natural from synthetic and answers BiVLC with that alone (`detector train`)"
-    ),
-    "ensemble:world:base+blind:length": Example(
-        "the mean of several models' scores, standardised over each benchmark"
-    ),
-    "rerank:blip-itc:ORG/REPO+blip-itm:ORG/REPO?k=128": Example(
-        "a pair scorer puts the k best answers of a dual encoder in order: retrieval", _VLM
-    ),
-    "vectors:FOLDER": Example(
-        "vectors that were computed elsewhere; needs neither model nor images (`vectors export`)"
-    ),
-    "random": Example("random scores: the printed chance levels"),
+_FILE: Final = Path(__file__).with_name("examples.toml")
+EXAMPLES: Final = {
+    id: Example(**row) for id, row in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
 }
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")

@@ -3,9 +3,9 @@
     images.parquet        columns `name` and `vector` (a list of numbers)
     captions.parquet      columns `caption` and `vector`
 
-Each of the two may also be an array of shape (rows, dimensions), `images.npy` or
-`images.safetensors`, with the names of its rows in `images.jsonl`, `{"name": "a.jpg"}` a line
-(`captions.jsonl`: `{"caption": "a dog"}`). The score of a pair is the cosine of its vectors.
+Each of the two may also be an array of shape (rows, dimensions), `images.npy`, with the names of
+its rows in `images.jsonl`, `{"name": "a.jpg"}` a line (`captions.jsonl`: `{"caption": "a dog"}`).
+The score of a pair is the cosine of its vectors.
 
 An image is called what the benchmark calls it: its path below the data root or another reference,
 with `#x,y,width,height` behind it if it is a crop. Folders may be left out where file names are
@@ -44,10 +44,9 @@ from counterpoint.scoring import (
 
 IMAGES: Final = "images"
 CAPTIONS: Final = "captions"
-VECTOR_FORMATS: Final = ("parquet", "npy", "safetensors")
+VECTOR_FORMATS: Final = ("parquet", "npy")
 _NAMES: Final = {IMAGES: "name", CAPTIONS: "caption"}  # the columns of names
 _VECTOR: Final = "vector"
-_TENSOR: Final = "vectors"
 _UNEVEN: Final = "not all vectors have the same number of numbers"
 _ROWS: Final = 32_768  # vectors in memory at a time
 _UNIT: Final = 1e-5  # by how much the length of a unit vector in float32 may differ from 1
@@ -172,10 +171,8 @@ class NamedVectors:
     def __init__(self, path: Path, side: str) -> None:
         self.path = path
         names = path if path.suffix == ".parquet" else path.with_suffix(".jsonl")
-        readers = {".parquet": _parquet, ".safetensors": _safetensors}
         self.names = _read_names(names, _NAMES[side])
-        copied = path.suffix in readers
-        self.vectors = _copied(path, readers[path.suffix](path)) if copied else _npy(path)
+        self.vectors = _parquet(path) if path.suffix == ".parquet" else _npy(path)
         _refuse_others(path, self.vectors)
         if len(self.names) != len(self.vectors):
             raise _invalid(
@@ -299,10 +296,26 @@ def _npy(path: Path) -> np.ndarray:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except Exception as error:  # of a damaged file NumPy raises anything
-        raise _unreadable(path, error) from None
+        what = f"{path}: vectors cannot be read: {described(error)}."
+        raise ModelError("E-FILE-MALFORMED", what) from None
 
 
-def _parquet(path: Path) -> Iterator[np.ndarray]:
+def _parquet(path: Path) -> np.ndarray:
+    """Copied to a temporary file, which can be mapped: memory holds a piece."""
+    shape = (0, 0)
+    with tempfile.TemporaryFile() as copy:
+        for piece in _parquet_pieces(path):
+            if shape[0] and shape[1] != piece.shape[1]:
+                raise _invalid(path, _UNEVEN)
+            shape = shape[0] + piece.shape[0], piece.shape[1]
+            copy.write(np.ascontiguousarray(piece).data)
+        copy.flush()
+        return (
+            np.memmap(copy, np.float32, "r", 0, shape) if shape[0] else np.empty(shape, np.float32)
+        )
+
+
+def _parquet_pieces(path: Path) -> Iterator[np.ndarray]:
     for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
         values = frame[_VECTOR]
         kind = values.dtype
@@ -313,38 +326,8 @@ def _parquet(path: Path) -> Iterator[np.ndarray]:
         sizes = lists.list.len().fill_null(0).unique().to_list()
         if frame.height and (len(sizes) > 1 or 0 in sizes):
             raise _invalid(path, _UNEVEN)
-        # A null becomes NaN, which is refused.
-        yield lists.explode().to_numpy().reshape(frame.height, -1 if frame.height else 0)
-
-
-def _safetensors(path: Path) -> Iterator[np.ndarray]:
-    from safetensors import safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            if len(names) > 1 and _TENSOR not in names:
-                raise ValueError(f"it should have a tensor {_TENSOR!r}")
-            tensor = file.get_slice(_TENSOR if len(names) > 1 else names[0])
-            rows = tensor.get_shape()[0]
-            for start in range(0, rows, _ROWS):
-                yield tensor[start : min(start + _ROWS, rows)]
-    except Exception as error:  # of a damaged file the library raises anything
-        raise _unreadable(path, error) from None
-
-
-def _copied(path: Path, pieces: Iterable[np.ndarray]) -> np.ndarray:
-    """Rows of a file that cannot be mapped, in a temporary one that can: memory holds a piece."""
-    shape = (0, 0)
-    with tempfile.TemporaryFile() as copy:
-        for piece in pieces:
-            _refuse_others(path, piece)
-            if shape[0] and shape[1] != piece.shape[1]:
-                raise _invalid(path, _UNEVEN)
-            shape = shape[0] + piece.shape[0], piece.shape[1]
-            copy.write(np.ascontiguousarray(piece, dtype=np.float32).data)
-        copy.flush()
-        return np.memmap(copy, np.float32, "r", 0, shape) if shape[0] else np.empty(shape)
+        if frame.height:  # a null becomes NaN, which is refused
+            yield lists.explode().to_numpy().reshape(frame.height, -1)
 
 
 def _refuse_others(path: Path, vectors: np.ndarray) -> None:
@@ -361,11 +344,6 @@ def _file_digest(path: Path) -> bytes:
 
 def _invalid(path: Path, what: str) -> ModelError:
     return ModelError("E-VECTORS-INVALID", f"{path}: {what}.")
-
-
-def _unreadable(path: Path, error: Exception) -> ModelError:
-    what = f"{path}: vectors cannot be read: {described(error)}."
-    return ModelError("E-FILE-MALFORMED", what)
 
 
 def load(rest: str, options: LoadOptions) -> VectorFolder:
@@ -397,11 +375,6 @@ def write_vectors(
         return
     with (folder / f"{side}.jsonl").open("w", encoding="utf-8") as lines:
         lines.writelines(f"{json.dumps({column: name}, ensure_ascii=False)}\n" for name in names)
-    if form == "safetensors":
-        from safetensors.numpy import save_file
-
-        save_file({_TENSOR: np.concatenate([*pieces]).astype("<f4", copy=False)}, path)
-        return
     with path.open("wb") as file:
         for start, piece in _with_starts(pieces):
             if start == 0:

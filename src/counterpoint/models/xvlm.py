@@ -30,11 +30,10 @@ from counterpoint._util.registry import read_options
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hub import fetched_file
-from counterpoint.models.openclip.state_dicts import Tensors, some, unwrap
 from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import ARO, LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, unit
-from counterpoint.models.weights import explained_as, read_weights
+from counterpoint.models.weights import Tensors, explained_as, read_weights, some, unwrap
 from counterpoint.scoring import in_threads
 
 _MATCH: Final = 1  # of the matching head's two logits

@@ -35,8 +35,11 @@ from .plan import (
     used_images as used_images,
 )
 from .probe import Probed as Probed, score_probe as score_probe
-from .processes import Processes as Processes, distributed as distributed
-from .ray_workers import RayWorkers as RayWorkers
+from .processes import (
+    Processes as Processes,
+    RayWorkers as RayWorkers,
+    distributed as distributed,
+)
 from .workers import (
     Computed as Computed,
     Workers as Workers,

@@ -28,6 +28,7 @@ from counterpoint.scoring.workers import (
     Job,
     Laned,
     Workers,
+    failure_of,
     in_threads,
     workers_of,
 )
@@ -349,15 +350,6 @@ class _MissingImages:
         return self.encoded
 
 
-def failure_of(picture: Picture) -> str | None:
-    """Why a picture cannot be opened; None if it can."""
-    try:
-        picture.open()
-    except ImageError as error:
-        return str(error)
-    return None
-
-
 def _openable(pictures: Sequence[Picture]) -> Picture | None:
     return next((picture for picture in pictures if failure_of(picture) is None), None)
 
@@ -373,19 +365,13 @@ Items = Mapping[bytes, tuple[Any, ...]]  # by their keys in the store
 
 def encode_captions(
     model: DualEncoder, captions: Sequence[str], lengths: np.ndarray, work: Work
-) -> list[bytes]:
-    """Store the vectors of all captions, shortest first; returns their keys."""
-    found: list[bytes] = fill_texts(model, _as_texts(captions), lengths, work).tolist()
-    return found
-
-
-def fill_texts(model: DualEncoder, texts: Texts, lengths: np.ndarray, work: Work) -> np.ndarray:
-    """As `encode_captions`; the keys are packed.
+) -> np.ndarray:
+    """Store the vectors of all captions, shortest first; returns their keys.
 
     Sorting puts captions of one length together, so that a model that can cut its padding does
     little unnecessary work.
     """
-    keys = packed_keys(model.fingerprint, texts)
+    keys, texts = caption_keys(model.fingerprint, captions), _as_texts(captions)
     order = np.argsort(lengths, kind="stable")
     middle = texts[int(order[len(order) // 2])] if len(order) else ""
     pieces = _pieces(keys, texts, order)
@@ -394,27 +380,21 @@ def fill_texts(model: DualEncoder, texts: Texts, lengths: np.ndarray, work: Work
 
 
 def fill_captions(
-    model: BlindScorer, keys: Sequence[bytes] | np.ndarray, captions: Sequence[str], work: Work
+    model: BlindScorer, keys: np.ndarray, captions: Sequence[str], work: Work
 ) -> None:
     """Store a blind model's number for every caption, in the order given."""
-    if not isinstance(keys, np.ndarray):
-        keys = np.fromiter(keys, dtype=_KEY, count=len(keys))
     pieces = _pieces(keys, _as_texts(captions), np.arange(len(keys)))
     fill(model, "score_captions", pieces, len(keys), work, "captions")
 
 
-def caption_keys(fingerprint: str, captions: Iterable[str]) -> list[bytes]:
-    return [digest(fingerprint, "caption", caption) for caption in captions]
+def caption_keys(fingerprint: str, captions: Sequence[str]) -> np.ndarray:
+    """In one array: a third of the memory of a list."""
+    keys = (digest(fingerprint, "caption", caption) for caption in captions)
+    return np.fromiter(keys, dtype=_KEY, count=len(captions))
 
 
 def _as_texts(captions: Sequence[str]) -> Texts:
     return captions if isinstance(captions, Texts) else Texts(captions)
-
-
-def packed_keys(fingerprint: str, captions: Texts) -> np.ndarray:
-    """`caption_keys` in one array: a third of the memory."""
-    keys = (digest(fingerprint, "caption", caption) for caption in captions)
-    return np.fromiter(keys, dtype=_KEY, count=len(captions))
 
 
 def _pieces(keys: np.ndarray, texts: Texts, order: np.ndarray) -> Iterator[Items]:

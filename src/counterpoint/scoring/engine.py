@@ -13,11 +13,11 @@ from counterpoint._util.store import Store
 from counterpoint.cases import TEXT, Cases
 from counterpoint.metrics import Overlong
 from counterpoint.scoring.encode import (
+    caption_keys,
+    encode_captions,
     encode_images,
     fill_captions,
-    fill_texts,
     in_pieces,
-    packed_keys,
 )
 from counterpoint.scoring.items import fill_items, unique_rows
 from counterpoint.scoring.kinds import (
@@ -123,8 +123,8 @@ def compare_vectors(
         return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
     def compare(pairs: Pairs) -> np.ndarray:
-        left, i = _numbered(pairs.images)
-        right, j = _numbered(pairs.captions)
+        left, i = np.unique(pairs.images, return_inverse=True)
+        right, j = np.unique(pairs.captions, return_inverse=True)
         return _dot(images(left), captions(right), i, j)
 
     _fill_scores(plan, scored, compare)
@@ -194,7 +194,7 @@ def _encode(
         others = sorted(set(as_images.values()) - set(captions))
         captions = Texts([*captions, *others])
         lengths = np.concatenate([lengths, _count_tokens(model, Texts(others))])
-    keys = fill_texts(model, captions, lengths, work)
+    keys = encode_captions(model, captions, lengths, work)
     texts = np.zeros(len(plan.texts), dtype=keys.dtype)
     texts[used] = keys[: len(used)]
     texts[as_captions] = [images[pictured[number]] for number in as_captions]
@@ -240,7 +240,7 @@ def _mean(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 
 def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work: Work) -> None:
-    keys = packed_keys(model.fingerprint, plan.texts)
+    keys = caption_keys(model.fingerprint, plan.texts)
     fill_captions(model, keys, plan.texts, work)
     values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
     _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
@@ -261,12 +261,6 @@ def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
     """Every pair of an image and a text that is asked for, once, pairs of one image together."""
     found = (_with_prompts(plan, pairs)[:2] for _, pairs in kept_pairs(plan, scored, fewer=True))
     return unique_rows((np.column_stack(pair) for pair in found), 2)
-
-
-def _numbered(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different numbers, and each number's place among them."""
-    unique, places = np.unique(numbers, return_inverse=True)
-    return unique, places
 
 
 def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:

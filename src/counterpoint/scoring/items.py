@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from counterpoint._util.errors import ImageError, ModelError
 from counterpoint._util.store import digest
-from counterpoint.images import Photographs
-from counterpoint.scoring.encode import ItemBatch, failure_of, fill, in_pieces, unread_key
-from counterpoint.scoring.kinds import Announcing
+from counterpoint.images import Photographs, Picture
+from counterpoint.scoring.encode import ItemBatch, fill, in_pieces, unread_key
+from counterpoint.scoring.kinds import Announcing, Work
 from counterpoint.scoring.plan import Plan, Scored, leave_out_images, leave_out_items, used_images
-
-if TYPE_CHECKING:
-    from counterpoint.images import Picture
-    from counterpoint.scoring.kinds import Work
-    from counterpoint.scoring.workers import Computed
-
+from counterpoint.scoring.workers import Computed, failure_of
 
 _HOPELESS: Final = 32  # refused questions after which the model is given up
 _IMAGES: Final = 4  # if they are of this many images: a single image may be refused with every text

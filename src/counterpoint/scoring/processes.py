@@ -1,14 +1,21 @@
-"""Batches computed by several processes, one for each device.
+"""Batches computed by other processes: one for each device of this machine, or actors of Ray.
 
 Batches are cut by the driver as for one device and their results are stored in the same order, so
 the store holds the same bytes. A process begins with a batch as soon as it gets it: it decodes and
 computes several at a time, as `Here` does. A process that dies is replaced, and what it had begun
 is computed again.
+
+Ray does that itself for its actors, on this machine or on a cluster. An actor gets batches once it
+has loaded the model, so that one for which the cluster has no room holds nothing up. Only the
+driver touches the store, which so never lies on a network file system. Actors open images
+themselves: the data folder has to be at the same path on every machine.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,11 +23,11 @@ from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Final, NamedTuple, Self
 
-import numpy as np
 from PIL import Image
 
 from counterpoint._util.errors import ModelError
 from counterpoint._util.processes import DEATHS, WorkerFailure, end_with_parent, failure, starting
+from counterpoint._util.untrusted import shortened
 from counterpoint.scoring.kinds import (
     BlindScorer,
     Described,
@@ -111,8 +118,27 @@ def call(here: Here, method: str, *arguments: Any) -> Any:
 # --- in the driver -------------------------------------------------------------------------------
 
 
-class Processes:
+class _Elsewhere:
     """Workers, and the model that they have loaded: `facts`. Closed by `close`, not by a `with`."""
+
+    facts: ModelFacts
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def tune(self, task: str, item: Sequence[Any]) -> int | None:
+        found: int | None = self.call("tune", task, item)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """The model stays loaded: there may be more to compute."""
+
+
+class Processes(_Elsewhere):
+    """A process for each way of loading the model, which name its device."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
         self._slots = [_Slot(loads[0], len(loads))]
@@ -132,22 +158,12 @@ class Processes:
         slot.begin(number, (task, columns))
         return _Distant(slot, number)
 
-    def tune(self, task: str, item: Sequence[Any]) -> int | None:
-        found: int | None = self.call("tune", task, item)
-        return found
-
     def call(self, method: str, *arguments: Any) -> Any:
         return self._slots[next(self._turns) % len(self._slots)].call(method, *arguments)
 
     def close(self) -> None:
         for slot in self._slots:
             slot.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """The model stays loaded: there may be more to compute."""
 
 
 class _Slot:
@@ -244,6 +260,121 @@ def worker_died(less: str) -> ModelError:
     )
 
 
+# --- actors of Ray -------------------------------------------------------------------------------
+
+_AT_A_TIME: Final = 4  # batches of an actor: some are decoded while one is computed
+
+
+class _Actor:
+    """A loaded model in a process of Ray. Errors are returned: Ray would wrap them."""
+
+    def __init__(self, load: Load, folder: str) -> None:
+        self.load, self.folder, self.lock = load, folder, threading.Lock()
+        self.here: Here | None = None
+
+    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Any:
+        return _answer(lambda: self._opened().submit(task, columns).result())
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return _answer(lambda: call(self._opened(), method, *arguments))
+
+    def facts(self) -> Any:
+        return _answer(lambda: facts_of(self._opened().model))
+
+    def _opened(self) -> Here:
+        with self.lock:
+            if self.here is None:
+                os.chdir(self.folder)
+                self.here = Here(self.load(), threaded=True)
+            return self.here
+
+
+class RayWorkers(_Elsewhere):
+    """Workers on a cluster that this process has joined, and the facts of their model."""
+
+    def __init__(self, ray: Any, load: Load, count: int, gpus: int, folder: str) -> None:
+        self._ray = ray
+        actor = ray.remote(_Actor).options(
+            num_cpus=1,
+            num_gpus=gpus,
+            max_concurrency=_AT_A_TIME,
+            max_restarts=-1,
+            max_task_retries=DEATHS,
+        )
+        self._actors = [actor.remote(load, folder) for _ in range(count)]
+        self._loading = {one.facts.remote(): n for n, one in enumerate(self._actors)}
+        self._begun: dict[int, int] = {}  # batches of the actors that are ready
+        self.ahead, self.patience = 0, 0.1
+        try:
+            self.facts = self._welcome(None)[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def _welcome(self, patience: float | None) -> list[ModelFacts]:
+        """What actors say that are ready now; they get batches from here on."""
+        ready = self._ray.wait(list(self._loading), timeout=patience)[0] if self._loading else []
+        found = []
+        for reference in ready:
+            found.append(self.get(reference))
+            self._begun[self._loading.pop(reference)] = 0
+        self.ahead = len(self._begun) * _AT_A_TIME
+        return found
+
+    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> _RayJob:
+        self._welcome(0)
+        number = min(self._begun, key=lambda number: self._begun[number])
+        return _RayJob(
+            self, self._begun, number, self._actors[number].compute.remote(task, columns)
+        )
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return self.get(self._actors[next(iter(self._begun))].call.remote(method, *arguments))
+
+    def get(self, reference: Any) -> Any:
+        try:
+            found = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            if not error.actor_init_failed:
+                raise worker_died("a smaller --batch-size or fewer --workers") from None
+            raise ModelError(
+                "E-WORKER-DIED",
+                f"a worker cannot start: {shortened(str(error).splitlines()[-1]).rstrip('.')}; all "
+                "machines of a cluster need the same packages.",
+            ) from None
+        if isinstance(found, WorkerFailure):
+            raise found.error()
+        return found
+
+    def close(self) -> None:
+        for actor in self._actors:
+            self._ray.kill(actor)
+
+
+class _RayJob:
+    """A batch that an actor has begun; `begun` counts those of each."""
+
+    def __init__(
+        self, workers: RayWorkers, begun: dict[int, int], number: int, answer: Any
+    ) -> None:
+        self.workers, self.begun, self.number, self.answer = workers, begun, number, answer
+        self.open = True
+        begun[number] += 1
+
+    def result(self) -> Computed:
+        try:
+            found: Computed = self.workers.get(self.answer)
+        finally:
+            self.cancel()
+        return found
+
+    def cancel(self) -> bool:
+        if self.open:
+            self.begun[self.number] -= 1
+        self.open = False
+        return True
+
+
 # --- the model in the driver ---------------------------------------------------------------------
 
 
@@ -259,45 +390,42 @@ class _DistantModel:
         return self._described
 
 
-class DistantDual(_DistantModel):
+def _distant(method: str) -> Callable[..., Any]:
+    """A method that is called with lists, where the model is."""
+
+    def call_there(model: _DistantModel, *columns: Sequence[Any]) -> Any:
+        return model.workers.call(method, *map(list, columns))
+
+    return call_there
+
+
+class _DistantDual(_DistantModel):
     """A DualEncoder."""
 
     def preprocess(self, image: Image.Image) -> Image.Image:
         return image
 
-    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
-        found: np.ndarray = self.workers.call("encode_opened", list(images))
-        return found
-
-    def count_tokens(self, captions: Sequence[str]) -> np.ndarray:
-        found: np.ndarray = self.workers.call("count_tokens", list(captions))
-        return found
-
-    def encode_captions(self, captions: Sequence[str]) -> np.ndarray:
-        found: np.ndarray = self.workers.call("encode_captions", list(captions))
-        return found
+    encode_images = _distant("encode_opened")
+    count_tokens = _distant("count_tokens")
+    encode_captions = _distant("encode_captions")
 
 
-class DistantPairs(_DistantModel):
+class _DistantPairs(_DistantModel):
     """A PairScorer."""
 
-    def score_pairs(self, pictures: Sequence[Any], captions: Sequence[str]) -> np.ndarray:
-        found: np.ndarray = self.workers.call("score_pairs", list(pictures), list(captions))
-        return found
+    score_pairs = _distant("score_pairs")
 
 
-class DistantBlind(_DistantModel):
+class _DistantBlind(_DistantModel):
     """A BlindScorer."""
 
-    def score_captions(self, captions: Sequence[str]) -> np.ndarray:
-        found: np.ndarray = self.workers.call("score_captions", list(captions))
-        return found
+    score_captions = _distant("score_captions")
 
 
 _DISTANT: Final[dict[str, Callable[[Any, ModelFacts], Model]]] = {
-    "DualEncoder": DistantDual,
-    "PairScorer": DistantPairs,
-    "BlindScorer": DistantBlind,
+    "DualEncoder": _DistantDual,
+    "PairScorer": _DistantPairs,
+    "BlindScorer": _DistantBlind,
 }
 
 

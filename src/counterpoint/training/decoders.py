@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import counterpoint
-from counterpoint._util.errors import CounterpointError, ModelError
-from counterpoint._util.untrusted import described
-from counterpoint.models import LoadOptions, find_source, guarded, hub_or_cache, pretrained
+from counterpoint._util.errors import ModelError
+from counterpoint.models import LoadOptions, find_source, pretrained
 from counterpoint.training.towers import Start, Towers
 
 WORLD: Final = Path(counterpoint.__file__).parent / "world" / "decoder"
@@ -133,20 +132,13 @@ def open_captioner(name: str, start: Start, towers: Towers, seed: int) -> Captio
 def _open_hf(name: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+    from counterpoint.models.hf import explained, load_weights, opening
+
     id, options = f"decoder={name}", LoadOptions()
     source = find_source(id, name.removeprefix("hf:"))
-    try:
-        with hub_or_cache(id, source), guarded(id, source, options):
-            how = {"weights_only": True, "output_loading_info": True}
-            model, report = pretrained(AutoModelForSeq2SeqLM, source, options, **how)
-            # What is missing, transformers makes up: at random, and with no more than a warning.
-            if missing := sorted(report["missing_keys"]):
-                raise _unsuitable(name, f"lacks {len(missing)} tensors, for instance {missing[0]}")
-            return model, pretrained(AutoTokenizer, source, options)
-    except CounterpointError:
-        raise
-    except Exception as error:  # transformers and its loaders raise anything
-        raise _unsuitable(name, f"cannot be opened: {described(error)}") from None
+    with opening(id, source, options), explained(id, "cannot be opened"):
+        model = load_weights(id, source, AutoModelForSeq2SeqLM, options)
+        return model, pretrained(AutoTokenizer, source, options)
 
 
 def _unsuitable(name: str, why: str) -> ModelError:

@@ -1,7 +1,8 @@
-from .answers import ChatAnswer as ChatAnswer, read_answer as read_answer
 from .client import Client as Client
-from .settings import (
+from .endpoint import (
+    ChatAnswer as ChatAnswer,
     Endpoint as Endpoint,
+    read_answer as read_answer,
     read_endpoint as read_endpoint,
     read_price as read_price,
 )

@@ -31,15 +31,19 @@ from counterpoint._util.store import digest
 from counterpoint.cases import Cases
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
-from counterpoint.models.api.answers import (
+from counterpoint.models.api.endpoint import (
+    CHOICE,
+    IMAGES,
+    LOGPROBS,
+    ApiOptions,
     ChatAnswer,
     ask_choice,
     ask_yes,
     first_wins,
     read_answer,
+    read_model,
     yes_share,
 )
-from counterpoint.models.api.settings import CHOICE, IMAGES, LOGPROBS, ApiOptions, read_model
 from counterpoint.models.registry import LoadOptions
 from counterpoint.scoring import (
     Computed,

@@ -22,8 +22,7 @@ import openai
 
 from counterpoint._util.errors import ModelError
 from counterpoint._util.untrusted import shortened
-from counterpoint.models.api.answers import ChatAnswer
-from counterpoint.models.api.settings import Endpoint
+from counterpoint.models.api.endpoint import ChatAnswer, Endpoint
 
 RETRIES: Final = 10  # with the library's pauses between them about a minute
 PAUSE: Final = 1.0  # seconds after an answer that cannot be read

@@ -171,7 +171,7 @@ def _encode_images(encoder: DualEncoder, items: LabelledItems, work: Work) -> Ex
 def _encode_captions(encoder: DualEncoder, items: LabelledItems, work: Work) -> Examples:
     texts = list(dict.fromkeys(text for text, _ in items.captions))
     counts = np.asarray(encoder.count_tokens(texts))
-    keys = encode_captions(encoder, texts, counts, work)
+    keys = encode_captions(encoder, texts, counts, work).tolist()
     return _examples("caption", items.captions, dict(zip(texts, keys, strict=True)), work)
 
 

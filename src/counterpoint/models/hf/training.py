@@ -30,8 +30,7 @@ from counterpoint.models.hf.dual import (
 )
 from counterpoint.models.hf.loading import as_text, bars, explained
 from counterpoint.models.hf.pooling import add_pool, pool_of
-from counterpoint.models.torch_models import fingerprint
-from counterpoint.models.trunks import ImageTrunk
+from counterpoint.models.torch_models import ImageTrunk, fingerprint
 
 ABOUT: Final = "training.json"
 _MARK: Final = -1  # padding, where the text tower is told of it by a mask
@@ -155,7 +154,7 @@ class HfStart:
 
 
 class HfTrunk(ImageTrunk):
-    """The image tower without its projection (see models/trunks.py).
+    """The image tower without its projection (see `ImageTrunk`).
 
     SigLIP has no projection: all of its image tower is the trunk.
     """

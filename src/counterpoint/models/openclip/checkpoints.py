@@ -1,7 +1,7 @@
 """`checkpoint:PATH@ARCH`: a finetuned CLIP's weights, as its authors saved them, in open_clip.
 
 NegCLIP, CREPE, TSVLC, DAC, CE-CLIP, BiVLC's and many more publish training checkpoints. They are
-unwrapped, renamed and merged by `state_dicts`, and then loaded completely or not at all.
+unwrapped, renamed and merged by `weights`, and then loaded completely or not at all.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from counterpoint.models.openclip.ids import (
     unknown_activation,
     with_activation,
 )
-from counterpoint.models.openclip.state_dicts import (
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Runtime
+from counterpoint.models.weights import (
     Tensors,
+    explained_as,
     from_transformers,
     merge_lora,
     place_text_tower,
+    read_weights,
     some,
     strip_prefixes,
     unwrap,
 )
-from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime
-from counterpoint.models.weights import explained_as, read_weights
 
 _SUFFIXES: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 # Scores are cosines: these change none, and some authors do not save them.

@@ -19,7 +19,7 @@ from counterpoint._util.registry import read_options
 from counterpoint._util.untrusted import parse_json, shortened, shown
 from counterpoint.models.openclip.names import FOLDER, HUB, SCRATCH, check, refuse_architecture
 from counterpoint.models.registry import LoadOptions, records_in
-from counterpoint.models.weights import is_torchscript
+from counterpoint.models.weights import is_torchscript, torch_load
 
 _CONFIG: Final = "open_clip_config.json"
 _MOST: Final = 10**12  # more weights than any model has
@@ -263,8 +263,6 @@ def _safetensors_metadata(path: Path) -> dict[str, str]:
 
 
 def _checkpoint_name(path: Path) -> str:
-    from counterpoint.models.weights import torch_load
-
     try:
         checkpoint = torch_load(path)
     except Exception:

@@ -15,11 +15,10 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-import counterpoint
 from counterpoint.models.openclip.adapter import OpenClip
 from counterpoint.models.openclip.ids import parse, parse_scratch
-from counterpoint.models.torch_models import fingerprint, quiet
-from counterpoint.models.trunks import ImageTrunk
+from counterpoint.models.registry import world_folder
+from counterpoint.models.torch_models import ImageTrunk, fingerprint, quiet
 
 ABOUT: Final = "training.json"
 _CONFIG, _WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
@@ -52,7 +51,7 @@ def _origin(id: str) -> tuple[str, Path | None]:
     """A model's architecture as open_clip names it, and its folder if it has one."""
     family, _, rest = id.partition(":")
     if family == "world":
-        folder = Path(counterpoint.__file__).parent / "world" / "checkpoints" / rest
+        folder = world_folder(rest)
         return f"local-dir:{folder}", folder
     if family == "scratch":
         return parse_scratch(rest)[0], None
@@ -91,7 +90,7 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 class OpenClipTrunk(ImageTrunk):
-    """The image tower without its projection (see models/trunks.py).
+    """The image tower without its projection (see `ImageTrunk`).
 
     A ViT ends in the matrix `proj`, a tower of timm in the layers `head`; a ResNet is whole.
     """

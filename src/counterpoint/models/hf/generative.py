@@ -19,13 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import groupby, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -35,10 +34,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from counterpoint._util.errors import ModelError
 from counterpoint._util.registry import Option, read_options
 from counterpoint.images import Picture
-from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, quiet
-from counterpoint.models.vqa.loading import identity, open_model, read_lines, read_text, versions
-from counterpoint.models.vqa.prompts import (
+from counterpoint.models.hf.loading import (
+    as_text,
+    explained,
+    load_weights,
+    opening,
+    transformers,
+)
+from counterpoint.models.hf.prompts import (
     CAPTION,
     INSTRUCTION,
     QUESTION,
@@ -59,15 +62,16 @@ from counterpoint.models.vqa.prompts import (
     run_whole,
     yes_and_no,
 )
+from counterpoint.models.hub import find_source, pretrained
+from counterpoint.models.registry import LoadOptions
+from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet
+from counterpoint.scoring import in_threads
 
-T = TypeVar("T")
-R = TypeVar("R")
 _PROBES: Final = ("a dog", "two red birds sit on the long branch of a tall green tree")
 # How far logits may be apart, as a part of their spread, when the same is computed in two ways.
 _TOLERANCE: Final = {"fp32": 1e-4, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 _UNLIKE: Final = 0.5  # no rounding is as large; another image moved logits by three
 _IMAGES: Final = 4  # prefixes that run together: two or three keep a large GPU busy
-_AHEAD: Final = 4  # images that are made ready while the device works
 _PART: Final = 4  # of the memory beside the weights, one in so many parts is for repeated prefixes
 _HOST: Final = 2**33  # bytes of memory, where there is no GPU to ask
 
@@ -122,7 +126,7 @@ class Generative:
 
         try:
             with self._running():
-                found = list(self._all(_ahead(ready, range(len(groups)))))
+                found = list(self._all(in_threads(ready, range(len(groups)), 1)))
                 scores = torch.cat(found, dim=1).cpu().numpy()  # the only wait for the device
         except torch.OutOfMemoryError:
             self._last = None
@@ -311,22 +315,6 @@ class Generative:
                 yield logits[number * each_image + template * len(_PROBES) + number]
 
 
-def _ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """`map` in a thread that is some results ahead."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > _AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
 def _apart(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     """The largest difference of logits, as a part of their spread."""
     pairs = zip(found, expected, strict=True)
@@ -375,3 +363,90 @@ def _load(family: str, where: str, texts: list[str], options: LoadOptions) -> Ge
             error.code if isinstance(error, ModelError) else "E-MODEL-BROKEN",
             f"{family}:{where} cannot be used: {kind}{why}.",
         ) from None
+
+
+# --- opening a model -----------------------------------------------------------------------------
+
+
+def open_model(family: str, where: str, runtime: Runtime, options: LoadOptions) -> tuple[Any, Any]:
+    """The model on its device, and its processor.
+
+    Half precisions load the weights in half: these models are published in bfloat16, and the
+    larger ones fit no other way.
+    """
+    id = f"{family}:{where}"
+    source = find_source(id, where)
+    kind = transformers.AutoModelForImageTextToText
+    dtype = runtime.half or torch.float32
+    with opening(id, source, options), explained(id, "cannot be loaded"):
+        _refuse_other_kinds(id, pretrained(transformers.AutoConfig, source, options), options)
+        processor = pretrained(transformers.AutoProcessor, source, options)
+        model = load_weights(id, source, kind, options, dtype=dtype).to(runtime.device)
+    if getattr(processor, "tokenizer", None) is None:
+        raise ModelError(
+            "E-PROCESSOR-MISSING", f"{id}: its folder holds no processor of images and text."
+        )
+    return model, processor
+
+
+def read_text(id: str, value: str) -> str:
+    """The value of an option: a text, or the content of a file."""
+    content = _content(id, value)
+    return value if content is None else content
+
+
+def read_lines(id: str, file: str) -> list[str]:
+    """The lines of a file, each once, without empty ones."""
+    lines = [line for line in (_content(id, file) or "").splitlines() if line.strip()]
+    if not lines:
+        raise ModelError(
+            "E-OPTION-INVALID", f"{id}: after templates= there should be a text file, one per line."
+        )
+    return list(dict.fromkeys(lines))
+
+
+def _content(id: str, path: str) -> str | None:
+    """The text of a file; None if there is no such file."""
+    try:
+        if Path(path).expanduser().is_file():
+            return Path(path).expanduser().read_text(encoding="utf-8").strip("\n")
+    except OSError:
+        return None
+    except UnicodeDecodeError:
+        raise ModelError("E-TEXT-ENCODING", f"{id}: {path} is not a text file in UTF-8.") from None
+    return None
+
+
+def _refuse_other_kinds(name: str, config: Any, options: LoadOptions) -> None:
+    own = options.trust_remote_code and hasattr(config, "auto_map")
+    if type(config) not in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own:
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{name}: a {config.model_type} model does not answer in words to an image and a text; "
+            "give a generative vision-language model (LLaVA, Qwen-VL, ...).",
+        )
+    inner = config.get_text_config()
+    if config.is_encoder_decoder or inner.is_encoder_decoder:
+        raise ModelError(
+            "E-MODEL-UNSUITABLE",
+            f"{name}: {config.model_type} has an encoder for its text; not supported.",
+        )
+
+
+def identity(processor: Any, model: Any) -> tuple[Any, ...]:
+    """What outputs depend on beyond weights and prompt: configuration, preprocessing, tokenizer."""
+    inner = getattr(processor.tokenizer, "backend_tokenizer", None)
+    words = inner.to_str() if inner is not None else sorted(processor.tokenizer.get_vocab().items())
+    images = processor.image_processor
+    return (
+        as_text(model.config.to_dict()),
+        type(images).__name__,
+        as_text(images.to_dict()),
+        plain(processor),
+        type(processor.tokenizer).__name__,
+        words,
+    )
+
+
+def versions() -> dict[str, str]:
+    return {"transformers": transformers.__version__, "torch": str(torch.__version__)}

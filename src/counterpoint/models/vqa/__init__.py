@@ -1,1 +1,0 @@
-"""Generative vision-language models of transformers: P(yes) or the likelihood of a caption."""
