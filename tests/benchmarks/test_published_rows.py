@@ -125,8 +125,12 @@ def test_files_may_lie_in_a_folder_called_data(id: str, tmp_path: Path) -> None:
     assert [case.captions for case in load(id, tmp_path)] == expected
 
 
+# Of VL-CheckList's files only some can still be got.
+WHOLE = [*sorted(PUBLISHED.keys() - {"vl-checklist"}), "eccv-caption", "rococo/retrieval"]
+
+
 @needs_real_files
-@pytest.mark.parametrize("id", [*PUBLISHED, "eccv-caption", "rococo/retrieval", "cxc/renderings"])
+@pytest.mark.parametrize("id", [*WHOLE, "cxc/renderings"])
 def test_the_authors_files_lack_nothing(id: str) -> None:
     cases, expected = real(id), TABLES.get(id, {}).get("published", {})
     absent = absent_from(id, cases, PROTOCOLS[BENCHMARKS.get(id).protocol])
