@@ -26,7 +26,8 @@ from reading import changed
 from counterpoint.generation.drafts import TextSettings, make_by_rules
 from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.sentences import lemma, tagged
+from counterpoint.generation.language.sentences import tagged
+from counterpoint.generation.language.words import lemma
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import hard_positives, synonyms

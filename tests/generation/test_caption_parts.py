@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterpoint.generation import exchanged, phrases_of
-from counterpoint.generation.caption_parts import replaced
+from counterpoint.generation.drafts import replaced
 
 DOG, MAN = "A black dog on a red bench.", "An old man reads under the tree"
 

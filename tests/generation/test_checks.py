@@ -7,9 +7,10 @@ from random import Random
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from rule_support import read_examples
 
 from counterpoint.cases.captions import read_words
-from counterpoint.generation.checks.change import distance, is_within
+from counterpoint.generation.checks.change import distance, fits, is_within
 from counterpoint.generation.checks.checking import (
     CHECKS,
     CheckResult,
@@ -21,9 +22,9 @@ from counterpoint.generation.checks.checking import (
     reasons,
     uniform,
 )
-from counterpoint.generation.checks.surface import fits
 from counterpoint.generation.pairs import KINDS, TYPES, Kind, Type
 
+EXAMPLES = read_examples("check")
 FEW = settings(derandomize=True, deadline=None, max_examples=80)
 
 NOUNS = ["dog", "cat", "man", "woman", "horse", "bench", "umbrella", "apple", "kite", "zebra"]
@@ -239,22 +240,7 @@ def test_minimal() -> None:
 
 # The damaged words of the hard-positives data, and replacements that are none.
 def test_whole_words() -> None:
-    for caption, text, broken in [
-        ("plant covered in green leaf", "plant covecrimson in green leaf", True),
-        ("window belonging to long building", "window belengthying to lengthy building", True),
-        ("white whiteboard", "ivory ivoryboard", True),
-        ("wetsuit ON young woman", "dampsuit ON young woman", True),
-        ("silverware IN silver bowl", "metallicware IN metallic bowl", True),
-        ("black blackbag", "ebony ebonybag", True),
-        ("green greenery", "emerald emeraldery", True),
-        ("brown brownjacket", "chestnut chestnutjacket", True),
-        ("a skateboarder jumps", "a snowboarder jumps", False),
-        ("a whiteboard", "a blackboard", False),
-        ("a red firetruck", "a blue firetruck", False),
-        ("a man in a wetsuit", "a man in a swimsuit", False),
-        ("a Kawasaki", "a Yamaha", False),
-        ("two men on four-wheelers", "four men on two-wheelers", False),
-    ]:
+    for caption, text, broken in EXAMPLES["whole_words"]:
         fault = CHECKS["whole-words"](TextChange(caption, text), Claim("positive", "replace"))
         assert fault == ("a word is broken" if broken else "")
 
@@ -271,63 +257,23 @@ def test_articles_fit() -> None:
 
 
 def test_articles() -> None:
-    for caption, text, fault in [
-        ("a black shirt", "a ebony shirt", "a or an"),
-        ("a ebony shirt", "a ivory shirt", "a or an"),
-        ("a orange cat on a bed", "a orange cat on a box", ""),
-        ("fan near to lamp", "fan next to to lamp", "doubled word"),
-        ("the the dog", "the the cat", ""),
-        ("a dog, a cat", "a dog,a cow", "lost blank"),
-        ("a dog. A cat", "a dog.Another cat", "lost blank"),
-        ("3.5 dogs at 5:30", "3.5 cats at 5:30", ""),
-    ]:
+    for caption, text, fault in EXAMPLES["articles"]:
         assert CHECKS["articles"](TextChange(caption, text), Claim("negative", "replace")) == fault
         assert not CHECKS["articles"](TextChange(caption, text), Claim("negative", "shuffle"))
 
 
 def test_format() -> None:
-    for caption, text, fault in [
-        ("A dog", "a cat", "initial capital"),
-        ("a dog", "A cat", "initial capital"),
-        ("A dog and a cow", "a cow and a dog", "initial capital"),
-        ("A dog.", "A cat", "final mark"),
-        ("a dog", "a cat.", "final mark"),
-        ("A dog.", "A cat .", "blanks"),
-        ("A dog ", "A cat", "blanks"),
-        ("a big dog", "a big  cat", "blanks"),
-        ("A BIG DOG", "A big cat", "all capitals"),
-        ("Dogs and cats", "Cats and Dogs", "capital inside"),
-        ("a dog on TV", "a cat on TV", ""),
-        ("a dog in London", "a dog in Paris", ""),
-        ("bikes passing Burger King", "King passing Burger bikes", ""),
-        ("A photo from the 1960s", "1960s from the a photo", ""),
-        ("the remote and a TV", "TV and the remote a", ""),
-    ]:
+    for caption, text, fault in EXAMPLES["format"]:
         assert CHECKS["format"](TextChange(caption, text), Claim("negative", "replace")) == fault
 
 
 def test_uniform() -> None:
-    for given_text, expected in [
-        ("a dog. ", "A dog."),  # the authors' code makes ".." of this
-        ("A DOG ON A BED", "A dog on a bed."),
-        ("  two   dogs !", "Two dogs."),
-        ("Two dogs, three cats .", "Two dogs, three cats."),
-        ("TV on a desk", "TV on a desk."),
-        ('"hi" says a sign', '"Hi" says a sign.'),
-        ("...", ""),
-        ("", ""),
-    ]:
+    for given_text, expected in EXAMPLES["uniform"]:
         assert uniform(given_text) == expected
 
 
 def test_like() -> None:
-    for caption, text, expected in [
-        ("A dog on a bed. ", "a cat on a bed", "A cat on a bed. "),
-        ("a dog on a bed", "A cat on a bed .", "a cat on a bed"),
-        ("A DOG ON A BED", "a cat on a bed.", "A CAT ON A BED"),
-        (" a dog, a cow", "A cat , a cow.", " a cat, a cow"),
-        ("a dog on TV", "TV on a dog", "TV on a dog"),
-    ]:
+    for caption, text, expected in EXAMPLES["like"]:
         assert like(caption, text) == expected
 
 
@@ -335,22 +281,7 @@ def test_like() -> None:
 
 
 def test_what_another_caption_says() -> None:
-    for caption, text, other, said in [
-        ("a dog on a couch", "a cat on a couch", "a dog and a kitten on a sofa", True),
-        ("a dog on a couch", "a cat on a couch", "a dog on a sofa", False),
-        ("a red car", "a blue car", "a blue vehicle on a road", True),
-        ("a red car", "a blue car", "a car under a blue sky", False),
-        ("a black toilet", "a white toilet", "a toilet on black and white tiles", False),
-        ("two dogs run", "four dogs run", "four puppies outside", True),
-        ("two dogs run", "four dogs run", "four people and two dogs", False),
-        ("a cat under a table", "a cat on a table", "a cat lies on a table", True),
-        ("a cat under a table", "a cat on a table", "a table on a rug", False),
-        ("a man skiing", "a man snowboarding", "a snowboarder on a hill", True),
-        ("a boy holding a bat", "a boy wearing a bat", "a boy wearing a helmet", False),
-        ("a lamp on a table", "a hot dog on a table", "a dog under a table", False),
-        ("a man on a road", "a man and a dog on a road", "a man walks his dog", True),
-        ("a man on a road", "a man and a cat on a road", "a man walks his dog", False),
-    ]:
+    for caption, text, other, said in EXAMPLES["what_another_caption_says"]:
         type_: Type = "add" if len(text.split()) > len(caption.split()) + 1 else "replace"
         others = [normal("an unrelated view"), normal(other)]
         for known in (others, others[::-1], frozenset(others)):

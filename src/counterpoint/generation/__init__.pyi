@@ -1,4 +1,3 @@
-from .caption_parts import exchanged as exchanged, phrases_of as phrases_of
 from .drafts import (
     CAPTIONS as CAPTIONS,
     MADE as MADE,
@@ -7,6 +6,7 @@ from .drafts import (
 )
 from .from_graphs import generate_from_graphs as generate_from_graphs
 from .importing import import_cases as import_cases, import_texts as import_texts
+from .language.sentences import exchanged as exchanged, phrases_of as phrases_of
 from .named_methods import chosen_methods as chosen_methods, methods as methods
 from .pairs import (
     KINDS as KINDS,

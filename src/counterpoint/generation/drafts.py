@@ -22,14 +22,14 @@ from random import Random
 from typing import Final, Literal, NamedTuple, Protocol
 
 from counterpoint.cases import normal
-from counterpoint.generation.caption_parts import replaced
+from counterpoint.generation.checks.change import uniform
 from counterpoint.generation.checks.checking import CheckResult, check
-from counterpoint.generation.checks.surface import uniform
 from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.sentences import tagged, unreadable
-from counterpoint.generation.pairs import SENTENCE, Kind, Pair, stable_random
+from counterpoint.generation.language.sentences import Sentence, tagged, unreadable
+from counterpoint.generation.language.words import role
+from counterpoint.generation.pairs import SENTENCE, Kind, Pair, changed_span, stable_random
 from counterpoint.generation.registry import RULES, Draft, Rejection, Rule
 
 CAPTIONS: Final = "captions"
@@ -46,6 +46,8 @@ _SPREAD: Final = 1.0  # nats: how far the best draft may be beaten by chance
 # How far below its caption a text may be, in nats. A replacement has as many words as its caption,
 # and of those that are 5 nats below, a language model recognises nine in ten.
 _FLOORS: Final = {"swap": -10.0, "replace": -5.0, "add": -9.0, "negate": -20.0}
+_UNSAID: Final = ("determiner", "auxiliary", "joint", "pronoun", "negation")  # of a replacement
+_REPLACED: Final = {"NOUN": "obj", "PROPN": "obj", "ADJ": "att", "ADV": "att", "NUM": "count"}
 
 Counts = Counter[tuple[str, str]]  # by what and why: ("captions", "not English")
 
@@ -340,3 +342,34 @@ class DraftChecker:
             result.rejected,
             result.doubt or draft.doubt,
         )
+
+
+def replaced(caption: str, text: str) -> str:
+    """The subtype of a replacement: what the words are that the text has lost.
+
+    Nouns are obj, adjectives and participles before a noun att, verbs and prepositions rel. Empty
+    where words of several kinds were replaced, or none.
+    """
+    [sentence, other] = tagged((caption, text))
+    kept = {token.lower for token in other.tokens}
+    start, end = changed_span(text, caption)
+    lost = [
+        place
+        for place, token in enumerate(sentence.tokens)
+        if start < token.end and token.start < end and token.lower not in kept
+    ]
+    found = {_replaced(sentence, place) for place in lost} - {""}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _replaced(sentence: Sentence, place: int) -> str:
+    token, following = sentence.tokens[place], sentence.tokens[place + 1 : place + 2]
+    known = role(token.lower)
+    if known in _UNSAID:
+        return ""
+    if known in ("preposition", "side"):
+        return "rel"  # "next to", "on top of"
+    if token.pos == "VERB":
+        before_noun = following and following[0].pos in ("NOUN", "ADJ")
+        return "att" if token.tag == "VBN" and before_noun else "rel"
+    return _REPLACED.get(token.pos, "")

@@ -114,10 +114,7 @@ def _advancing(graphs: Iterable[Graph], advance: Advance) -> Iterator[Graph]:
 
 
 def _drafts(
-    method: str,
-    graphs: Iterator[Graph],
-    settings: TextSettings,
-    counts: Counts,
+    method: str, graphs: Iterator[Graph], settings: TextSettings, counts: Counts
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     left_out: Counter[str] = Counter()
     if method == "vg-relation":
@@ -154,11 +151,7 @@ def relation_pairs(
 
 
 def attribution_pairs(
-    graphs: Iterable[Graph],
-    left_out: Counter[str],
-    *,
-    kind: Kind = "negative",
-    limit: int = 1,
+    graphs: Iterable[Graph], left_out: Counter[str], *, kind: Kind = "negative", limit: int = 1
 ) -> Iterator[tuple[SourceCaption, Draft]]:
     """True captions "the A1 O1 and the A2 O2", each with one text.
 

@@ -52,7 +52,7 @@ from counterpoint.generation.drafts import (
 from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.sentences import version as language_version
+from counterpoint.generation.language.words import version as language_version
 from counterpoint.generation.pairs import (
     Pair,
     read_about,

@@ -24,10 +24,15 @@ from typing import Final, NamedTuple
 from counterpoint.cases import normal
 from counterpoint.generation.checks.change import (
     TextChange,
+    articles,
     changed,
     duplicate,
     find_exchange,
+    like,
+    looks_alike,
     minimal,
+    uniform,
+    whole_words,
 )
 from counterpoint.generation.checks.reordered import Same, fronted, same_list, same_meaning
 from counterpoint.generation.checks.replaced import (
@@ -48,7 +53,6 @@ from counterpoint.generation.checks.statements import (
     said_by_another,
     turned,
 )
-from counterpoint.generation.checks.surface import articles, like, looks_alike, uniform, whole_words
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import forms, key, lemmas, negations, numbers, role
@@ -143,9 +147,7 @@ def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
 
 
 def disguised_positive(
-    change: TextChange,
-    claimed: Type,
-    others: Collection[tuple[str, ...]],
+    change: TextChange, claimed: Type, others: Collection[tuple[str, ...]]
 ) -> str:
     """Why a text that should be false of the image may be true of it; empty if nothing says so."""
     if others and normal(change.text) in others:

@@ -391,7 +391,7 @@ def _names(word: str) -> frozenset[str]:
     for lemma in lemmas(word):
         for meaning in lexicon.meanings(lemma):
             if lemma in meaning.words:
-                found.update(meaning.offered(), meaning.also)
+                found.update(meaning.offered, meaning.also)
     return frozenset(name for name in found if role(name) != "preposition") - _generic()
 
 
@@ -399,7 +399,7 @@ def _names(word: str) -> frozenset[str]:
 def _generic() -> frozenset[str]:
     """Words that say nothing of a thing: "object", "piece", "area"."""
     kinds = (m for head in ("thing", "people", "place") for m in lexicon.meanings(head, "NOUN"))
-    return frozenset(name for m in kinds for name in (*m.offered(), *m.also))
+    return frozenset(name for m in kinds for name in (*m.offered, *m.also))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -411,7 +411,7 @@ def _same_value(word: str, other: str) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def _same_relation(relation: str, other: str) -> bool:
-    return relation == other or any(relation in m.offered() for m in lexicon.meanings(other))
+    return relation == other or any(relation in m.offered for m in lexicon.meanings(other))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -78,7 +78,7 @@ def colours() -> frozenset[str]:
     named = (
         word
         for meaning in lexicon.fields()["colour"]
-        for word in (*meaning.offered(), *meaning.also)
+        for word in (*meaning.offered, *meaning.also)
     )
     return WORDS.tints | {word for phrase in named for word in phrase.split() if len(word) > 2}
 

@@ -2,7 +2,7 @@
 
 All words are lemmas in lower case ("mouse", "look at"); some are several words. A noun before a
 noun ("a brick wall") describes it: look it up as ADJ. The word lists are in `words/`, one meaning
-per line (meanings.py describes the format).
+per line (lists.py describes the format).
 
 Two kinds of questions are kept apart, because a mistake has another cost in each:
 
@@ -16,35 +16,11 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from counterpoint.generation.language.meanings import Meaning, read_files
-
-__all__ = [
-    "NARROWER",
-    "Meaning",
-    "Synonym",
-    "Vocabulary",
-    "converse",
-    "doubt",
-    "exclude",
-    "fields",
-    "is_listed",
-    "is_symmetric",
-    "kinds",
-    "may_be_same",
-    "may_be_symmetric",
-    "meanings",
-    "opposites",
-    "relations",
-    "rivals",
-    "share_meaning",
-    "synonyms",
-    "version",
-    "wider",
-]
-
+from counterpoint.generation.language.lists import Meaning, read_folder, read_meanings
 
 NARROWER: Final = "narrower"  # the doubt about a narrower word: crimson for red
 _KINDS: Final = "kind"  # the field of kinds.toml, where `also` are other names of a kind
@@ -74,15 +50,17 @@ class _Index:
 
 @functools.cache
 def _index() -> _Index:
-    found, digest = read_files()
+    files = read_folder("words")
+    found = read_meanings(files.values())
+    digest = sha256("\0".join(part for pair in files.items() for part in pair).encode())
     numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
     offered: dict[str, list[int]] = defaultdict(list)
     known: dict[str, set[int]] = defaultdict(set)
     for number, meaning in enumerate(found):
         numbers[meaning.subtype, meaning.head].append(number)
-        for word in meaning.offered():
+        for word in meaning.offered:
             offered[word].append(number)
-        for word in (*meaning.offered(), *meaning.also):
+        for word in (*meaning.offered, *meaning.also):
             known[word].add(number)
 
     def named(heads: Iterable[str], meaning: Meaning) -> set[int]:
@@ -100,7 +78,7 @@ def _index() -> _Index:
     same = _both_ways([{i, *near[i], *above[i], *others[i].elsewhere} for i in range(len(found))])
     return _Index(
         meanings=found,
-        version=digest,
+        version=digest.hexdigest()[:12],
         offered={word: tuple(places) for word, places in offered.items()},
         sure={
             word: frozenset(i for i in places if word in found[i].words) or frozenset(places)
@@ -250,7 +228,7 @@ def doubt(word: str, other: str) -> str | None:
     """
     if word == other:
         return ""
-    shared = [meaning for meaning in meanings(other) if word in meaning.offered()]
+    shared = [meaning for meaning in meanings(other) if word in meaning.offered]
     found = [_doubt(meaning, word, other) for meaning in shared]
     return "" if "" in found else next(iter(found), None)
 
@@ -376,7 +354,7 @@ def wider(word: str) -> frozenset[str]:
     for number in index.known.get(word, ()):
         for kind in index.above[number]:
             meaning = index.meanings[kind]
-            found.update(meaning.offered(), meaning.also if meaning.field == _KINDS else ())
+            found.update(meaning.offered, meaning.also if meaning.field == _KINDS else ())
     return frozenset(found)
 
 
@@ -439,7 +417,7 @@ def converse(relation: str) -> str:
 @functools.cache
 def relations() -> tuple[str, ...]:
     """Every word that stands for a relation, the longest first, so that the first match is best."""
-    found = {w for m in _index().meanings if m.subtype == "rel" for w in m.offered()}
+    found = {w for m in _index().meanings if m.subtype == "rel" for w in m.offered}
     return tuple(sorted(found, key=lambda word: (-len(word.split()), -len(word), word)))
 
 

@@ -15,7 +15,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from io import BytesIO
@@ -27,33 +27,30 @@ from typing import Final
 import numpy as np
 
 from counterpoint._util.errors import DataError, reason
-from counterpoint._util.writing import whole_file
 from counterpoint.cases import shared_ends
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.sentences import Sentence, lemma, tagged
+from counterpoint.generation.language.words import lemma
 
-_FORMAT: Final = "plausibility 1"
+FORMAT: Final = "plausibility 1"
 _SHIPPED: Final = Path(__file__).with_name("plausibility.npz")
-_WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+|,")
+WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+|,")
 _DISCOUNT: Final = 0.75  # taken from every count, for what was not seen
-_LEAST: Final = 2  # count of an n-gram that is kept
+LEAST: Final = 2  # count of an n-gram that is kept
 _SKELETON: Final = 0.5  # weight of the skeleton
 _ADDED: Final = 0.5  # of what words cost on average that an added one may cost
 _CACHE: Final = 1 << 18
 _BITS: Final = 16  # of a number in a key
-_MOST: Final = (1 << _BITS) - 1
-_VOCABULARY: Final = 60_000  # the commonest words; numbers of the classes come after theirs
-_BORDER: Final = "<s>"  # before and after a text
+BORDER: Final = "<s>"  # before and after a text
 _OPEN: Final = ("NN", "VB", "JJ", "RB", "CD")  # tags whose words share a class
 _KEPT: Final = ("NN", "VB", "IN", "RP", "TO", "CC")  # tags of the skeleton
 _LISTED: Final = {"NN": "NOUN", "NNS": "NOUN", "JJ": "ADJ", "CD": "NUM", "VB": "VERB"}
-_CHAINS: Final = ("surface", "skeleton")
+CHAINS: Final = ("surface", "skeleton")
 
 
 def words_of(text: str) -> list[str]:
     """The words that are scored: lower case, `an` as `a`, every number as `0`."""
-    found = _WORD.findall(text.lower())
+    found = WORD.findall(text.lower())
     return ["a" if word == "an" else "0" if word.isdigit() else word for word in found]
 
 
@@ -141,7 +138,7 @@ class _Numbers(dict[str, int]):
         [word] = words_of(written) or [written]
         number = self.known.get(word)
         if number is None:  # that of its class, after those of all words
-            number = len(self.known) + self.classes.get(_class(word, _guessed(word)), 0)
+            number = len(self.known) + self.classes.get(class_of(word, _guessed(word)), 0)
         if len(self) < _CACHE:
             self[written] = number
         return number
@@ -161,13 +158,13 @@ class Plausibility:
         self.version = version
         self._numbers = _Numbers(words, classes)
         self._tables = {
-            name: [chains[name][f"words{size}"] for size in (1, 2, 3)] for name in _CHAINS
+            name: [chains[name][f"words{size}"] for size in (1, 2, 3)] for name in CHAINS
         }
         kinds = [*word_class, *range(len(classes))]
-        surface, skeleton = (_Chain(chains[name], kinds, len(words)) for name in _CHAINS)
+        surface, skeleton = (_Chain(chains[name], kinds, len(words)) for name in CHAINS)
         self._surface = lru_cache(_CACHE)(surface.term)
         self._skeleton = lru_cache(_CACHE)(skeleton.excess)
-        self._kept = [_is_kept(classes[kind]) for kind in kinds]
+        self._kept = [is_kept(classes[kind]) for kind in kinds]
         self._read = lru_cache(1 << 10)(self._numbered)
         self._of_caption = lru_cache(1 << 10)(lambda caption: self._score(self._read(caption)))
 
@@ -201,7 +198,7 @@ class Plausibility:
 
     def _numbered(self, text: str) -> Chains:
         numbers = self._numbers
-        return self._chains([numbers[word] for word in _WORD.findall(text.lower())])
+        return self._chains([numbers[word] for word in WORD.findall(text.lower())])
 
     def _chains(self, numbers: list[int]) -> Chains:
         """The surface and the skeleton, with their borders."""
@@ -234,13 +231,13 @@ def _changed(term: Term, old: Sequence[int], new: Sequence[int]) -> float:
     return _sum(term, new, begin, len(new) + more) - _sum(term, old, begin, len(old) + more)
 
 
-def _is_kept(name: str) -> bool:
+def is_kept(name: str) -> bool:
     tag = name.rpartition("/")[2] if "/" in name else ""
     return tag.startswith(_KEPT)
 
 
 @lru_cache(_CACHE)
-def _class(word: str, tag: str) -> str:
+def class_of(word: str, tag: str) -> str:
     """FIELD/TAG for words of the lexicon, /TAG for others, WORD/TAG for function words."""
     if word in WORDS.auxiliary_verbs:
         return f"{word}/AUX"
@@ -261,80 +258,7 @@ def _guessed(word: str) -> str:
     return "NNS" if word.endswith("s") and lemma(word, "NOUN") != word else "NN"
 
 
-# --- fitting and files ---------------------------------------------------------------------------
-
-
-def fit(captions: Iterable[str]) -> dict[str, np.ndarray]:
-    """The arrays of a model of these captions."""
-    read = [_tagged_words(sentence) for sentence in tagged(captions)]
-    tags: dict[str, Counter[str]] = {}
-    for text in read:
-        for word, tag in text:
-            tags.setdefault(word, Counter())[tag] += 1
-    main = {word: max(sorted(found), key=found.__getitem__) for word, found in tags.items()}
-    class_of = {word: _class(word, tag) for word, tag in main.items()}
-    often = Counter({word: n for word in tags if (n := tags[word].total()) >= _LEAST})
-    ranks = sorted(often, key=lambda word: (-often[word], word))
-    known = [_BORDER, *sorted(ranks[:_VOCABULARY])]
-    # A class that only words seen once have would show them.
-    shown = Counter(class_of[word] for word in known[1:])
-    class_of = {word: name if name in shown else "/NN" for word, name in class_of.items()}
-    class_of[_BORDER] = _BORDER
-    classes = [_BORDER, *sorted({*shown, "/NN"})]
-    numbers = {word: number for number, word in enumerate(known)}
-    kinds = {name: number for number, name in enumerate(classes)}
-    arrays = {
-        "format": _lines([_FORMAT]),
-        "words": _lines(known),
-        "classes": _lines(classes),
-        "word_class": np.array([kinds[class_of[word]] for word in known], dtype=np.uint16),
-    }
-    for name in _CHAINS:
-        texts = [[word for word, _ in text] for text in read]
-        if name == "skeleton":
-            texts = [[word for word in text if _is_kept(class_of[word])] for text in texts]
-        chains = [[_BORDER, *text, _BORDER] for text in texts]
-        as_words = [[numbers.get(word, _MOST) for word in chain] for chain in chains]
-        as_kinds = [[kinds[class_of[word]] for word in chain] for chain in chains]
-        arrays |= _counted(f"{name}/words", as_words) | _counted(f"{name}/classes", as_kinds)
-    return arrays
-
-
-def _tagged_words(sentence: Sentence) -> list[tuple[str, str]]:
-    """The words that are scored, each with the tag of its last token ("t", "-", "shirt")."""
-    tag_at = {token.end: token.tag for token in sentence.tokens}
-    return [
-        (word, tag_at.get(match.end(), "NN"))
-        for match in _WORD.finditer(sentence.text)
-        for word in words_of(match[0])
-    ]
-
-
-def _counted(name: str, chains: Iterable[Sequence[int]]) -> dict[str, np.ndarray]:
-    """Sorted n-grams (n, k) and their counts. Nothing with an unknown word is kept."""
-    found: tuple[Counter[tuple[int, ...]], ...] = (Counter(), Counter(), Counter())
-    for chain in chains:
-        for size, table in enumerate(found, 1):
-            # By itself, a border is counted where a text ends: as often as where one begins.
-            places = range(size == 1, len(chain) - size + 1)
-            table.update(tuple(chain[i : i + size]) for i in places)
-    arrays = {}
-    for size, table in enumerate(found, 1):
-        rows = sorted((k, n) for k, n in table.items() if n >= _LEAST and _MOST not in k)
-        keys = np.array([key for key, _ in rows], dtype=np.uint16).reshape(-1, size)
-        arrays[f"{name}{size}"] = np.ascontiguousarray(keys.T)
-        arrays[f"{name}{size}/n"] = np.array([n for _, n in rows], dtype=np.uint32)
-    return arrays
-
-
-def _lines(lines: Sequence[str]) -> np.ndarray:
-    return np.frombuffer("\n".join(lines).encode(), dtype=np.uint8)
-
-
-def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a model."""
-    with whole_file(path) as draft, draft.open("wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+# --- files ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -363,7 +287,7 @@ def load(path: Path) -> Plausibility:
 
 def _model(arrays: Mapping[str, np.ndarray], version: str) -> Plausibility:
     """Raises ValueError, KeyError or IndexError if the arrays are not those of a model."""
-    if _read_lines(arrays["format"]) != [_FORMAT]:
+    if _read_lines(arrays["format"]) != [FORMAT]:
         raise ValueError
     words, classes = _read_lines(arrays["words"]), _read_lines(arrays["classes"])
     word_class = _integers(arrays["word_class"], 1, len(classes))
@@ -376,7 +300,7 @@ def _model(arrays: Mapping[str, np.ndarray], version: str) -> Plausibility:
             for what in limits
             for size in (1, 2, 3)
         }
-        for chain in _CHAINS
+        for chain in CHAINS
     }
     for tables in chains.values():
         for what, size in product(limits, (2, 3)):
@@ -399,7 +323,7 @@ def _integers(array: np.ndarray, dimensions: int, limit: int) -> np.ndarray:
 def _table(arrays: Mapping[str, np.ndarray], name: str, size: int, limit: int) -> Counts:
     rows = _integers(arrays[name], 2, limit).astype(np.int64)
     counts = _integers(arrays[f"{name}/n"], 1, 1 << 31)
-    if rows.shape != (size, len(counts)) or (counts < _LEAST).any():
+    if rows.shape != (size, len(counts)) or (counts < LEAST).any():
         raise ValueError
     keys = rows[0]
     for row in rows[1:]:

@@ -1,25 +1,77 @@
-"""What the checks know about single words: closed classes, likely parts of speech, lemmas, numbers.
+"""Single words: dictionary forms, inflections, and what is likely of a word by itself.
 
-Nothing is parsed: a check must not depend on the tags that the text was made with.
+The checks know words by this file alone. Nothing is parsed: a check must not depend on the tags
+that the text was made with.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Final
+from functools import cache, lru_cache
+from typing import Any, Final
 
+from counterpoint._util.english import english_versions
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import TABLES, WORDS
-from counterpoint.generation.language.sentences import lemminflect
 
 _NUMBERS: Final[dict[str, int]] = TABLES["number_words"]
 _VARIANTS: Final[dict[str, str]] = TABLES["spellings"]
+_FORMS: Final = frozenset({"NNS", "NNPS", "VBD", "VBG", "VBN", "VBZ", "VBP", "JJR", "JJS"})
+
+
+@cache
+def _lemminflect() -> Any:
+    import lemminflect  # slow: it imports spaCy
+
+    return lemminflect
+
+
+@cache
+def lemma(word: str, pos: str) -> str:
+    """The dictionary form of a lower-case word."""
+    kind = "VERB" if pos == "AUX" else pos
+    if kind not in ("NOUN", "PROPN", "VERB", "ADJ", "ADV"):
+        return word
+    found = _lemminflect().getLemma(word, "NOUN" if kind == "PROPN" else kind)
+    return str(found[0]) if found else word
+
+
+@cache
+def inflected(word: str, tag: str) -> str:
+    """The word in the form of a Penn tag; empty if it has none."""
+    if tag not in _FORMS:
+        return "" if tag == "NN" and is_plural(word) else word
+    if tag in ("NNS", "NNPS") and is_plural(word):
+        return word
+    if tag == "NNS" and word in WORDS.mass_nouns:
+        return ""
+    if tag == "NNS" and word in WORDS.unchanged:
+        return word
+    known = _lemminflect().getInflection(word, tag, inflect_oov=tag not in ("JJR", "JJS"))
+    return str(known[0]) if known else ""
+
+
+@cache
+def is_plural(word: str) -> bool:
+    """Whether a noun is a plural as it stands: "sunglasses", "stairs"."""
+    return word in WORDS.plurals or (word.endswith("s") and lemma(word, "NOUN") != word)
+
+
+@cache
+def is_english(word: str) -> bool:
+    """Whether a dictionary of English has this lower-case word, in any form."""
+    listed = bool(_dictionary(word) or _dictionary(word.removesuffix("s")))
+    return listed or word in WORDS.function_words
+
+
+def version() -> str:
+    """The versions of what tags and forms depend on."""
+    return english_versions("lemminflect")
 
 
 @lru_cache(maxsize=1 << 16)
 def _dictionary(word: str) -> dict[str, tuple[str, ...]]:
     """A lower-case word's lemmas by part of speech; empty if no dictionary has it."""
-    return dict(lemminflect().getAllLemmas(word))
+    return dict(_lemminflect().getAllLemmas(word))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -20,18 +20,10 @@ from counterpoint.cases import normal
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS, rows
-from counterpoint.generation.language.phrases import Range, noun_phrase_after, things, whole
-from counterpoint.generation.language.sentences import (
-    FINITE,
-    NOUNS,
-    Put,
-    Sentence,
-    lemma,
-    rewrite,
-)
+from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Range, Sentence
+from counterpoint.generation.language.words import lemma
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.siblings import name_of
 
 _TRIES: Final = 3  # of many, the most plausible is always the same
 _START: Final = 4  # letters that words of one thing share
@@ -80,7 +72,7 @@ def _add(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
         options = list(found(sentence))
         some = rng.sample(options, min(_TRIED, len(options)))
         new = (put for put, thing in some if is_new(thing, said))
-        yield [Draft(rewrite(sentence, (put,)), "add", subtype) for put in islice(new, _TRIES)]
+        yield [Draft(sentence.rewrite((put,)), "add", subtype) for put in islice(new, _TRIES)]
 
 
 class Said(NamedTuple):
@@ -147,14 +139,14 @@ def _compared(part: str) -> tuple[set[str], set[str]]:
     return set(), set()
 
 
-# --- things ---------------------------------------------------------------------------------------
+# --- things -------------------------------------------------------------------------------------
 
 
 def _objects(sentence: Sentence) -> Iterator[Option]:
     tokens = sentence.tokens
-    first = noun_phrase_after(sentence, 0)
+    first = sentence.noun_phrase_after(0)
     if first is not None and _can_be_followed(sentence, first):
-        name = name_of(sentence, first[1] - 1)
+        name = sentence.name_of(first[1] - 1)
         held = not WORDS.hands_busy.isdisjoint(sentence.lemmas)
         phrases: tuple[tuple[str, str], ...] = ()
         if fitting.is_any(name, WORDS.people):
@@ -170,7 +162,7 @@ def _objects(sentence: Sentence) -> Iterator[Option]:
             if not phrase.startswith(left_out):
                 yield Put(first[1], first[1], phrase), thing
     end = len(tokens) - (tokens[-1].text in (".", "!"))
-    if end > 2 and tokens[end - 1].tag in NOUNS and _is_solid(sentence.lemma(end - 1)):
+    if end > 2 and tokens[end - 1].tag in NOUNS and _is_solid(sentence.lemmas[end - 1]):
         yield from _at_end(sentence, end)
 
 
@@ -194,7 +186,7 @@ def _can_be_followed(sentence: Sentence, phrase: Range) -> bool:
 
 def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
     """ "... on a beach near a lighthouse": by the last place or thing that the caption names."""
-    names = [kind for i in things(sentence) for kind in fitting.kinds_of(name_of(sentence, i))]
+    names = [kind for i in sentence.things() for kind in fitting.kinds_of(sentence.name_of(i))]
     scenes = [scene for scene in _SCENES if not scene.words.isdisjoint(names)]
     outside = {scene.open for scene in scenes}
     on_water = any(scene.water for scene in scenes[1:])
@@ -203,7 +195,7 @@ def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
     phrases = scenes[0].phrases if scenes else ()
     tokens = [token.lower for token in sentence.tokens]
     taken = {word for word in ("and", "with", "near", "next", "under") if word in tokens}
-    last = fitting.kinds_of(name_of(sentence, end - 1))
+    last = fitting.kinds_of(sentence.name_of(end - 1))
     for phrase, thing in phrases:
         start = phrase.partition(" ")[0]
         if start not in taken and not (start == "and" and "people" in last):
@@ -211,19 +203,19 @@ def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
             yield Put(end - 1, end, f"{sentence.tokens[end - 1].text} {phrase}"), thing
 
 
-# --- attributes -----------------------------------------------------------------------------------
+# --- attributes ---------------------------------------------------------------------------------
 
 
 def _attributes(sentence: Sentence) -> Iterator[Option]:
     tokens = sentence.tokens
-    for noun in things(sentence):
-        start = whole(sentence, noun)[0]
+    for noun in sentence.things():
+        start = sentence.whole(noun)[0]
         before = tokens[start - 1] if start else None
         if before is None or before.tag not in ("DT", "CD", "PRP$"):
             continue  # it has an adjective, or no article to carry one
         if not WORDS.abstract.isdisjoint(sentence.lemmas[start:noun]):
             continue  # "an orange couple shelves"
-        name = name_of(sentence, noun)
+        name = sentence.name_of(noun)
         row = fitting.row_of(_ATTRIBUTES, name) or frozenset()
         for adjective in sorted(row):
             if _can_be(adjective, name):

@@ -11,19 +11,20 @@ from typing import Final, Literal, NamedTuple
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import Range, is_worn, prepositions
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
+    DETERMINERS,
     FINITE,
     NOUNS,
+    Range,
     Sentence,
     Token,
-    lemma,
+    prepositions,
 )
+from counterpoint.generation.language.words import lemma
 
 Said = Literal["doing", "done", "does", "place", "with"]
 
-_DETERMINERS: Final = frozenset({"DT", "PRP$", "CD", "PDT"})
 _BEFORE: Final = frozenset({"JJ", "JJR", "JJS", "VBN", "VBG", "HYPH", "RB", "NNP", "CD"})
 _ODD: Final = frozenset('"“”;:?!()/')
 
@@ -73,14 +74,14 @@ def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
     if found is None or sentence.word(found.end) != "of":
         return found
     inner = _simple(sentence, found.end + 1)
-    name = sentence.lemma(found.noun)
+    name = sentence.lemmas[found.noun]
     if inner is None or name in WORDS.not_heads - {"lot"} or sentence.word(inner.end) == "of":
         return None
     if sentence.tokens[found.noun - 1].tag in NOUNS and found.noun > start:
         return None  # "a parking lot of a store"
     if name in WORDS.measures:
         many = inner.plural or name in WORDS.plural_measures
-        if name in WORDS.single_measures and not is_alive(sentence.lemma(inner.noun)):
+        if name in WORDS.single_measures and not is_alive(sentence.lemmas[inner.noun]):
             many = False  # "a row of boats is"
         return NounPhrase(start, inner.end, inner.noun, many)
     return found._replace(end=inner.end) if name in WORDS.contents else None
@@ -88,7 +89,7 @@ def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
 
 def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
     tokens, place, noun = sentence.tokens, start, -1
-    while place < len(tokens) and tokens[place].tag in _DETERMINERS:
+    while place < len(tokens) and tokens[place].tag in DETERMINERS:
         place += 1
     while place < len(tokens):
         tag = tokens[place].tag
@@ -116,7 +117,7 @@ def is_counted(sentence: Sentence, noun: int) -> bool:
     """Whether a noun is a plural; not "broccoli", which the tagger takes for one."""
     token = sentence.tokens[noun]
     return token.tag == "NNS" and (
-        token.lower != sentence.lemma(noun) or token.lower in WORDS.plural_as_singular
+        token.lower != sentence.lemmas[noun] or token.lower in WORDS.plural_as_singular
     )
 
 
@@ -176,16 +177,16 @@ def clause(sentence: Sentence) -> Clause | None:
 def _subject(sentence: Sentence, start: int) -> NounPhrase | None:
     """The first noun phrase, with another one joined to it, or with what a person is dressed in."""
     first = phrase_at(sentence, start)
-    if first is None or sentence.lemma(first.noun) in WORDS.not_heads:
+    if first is None or sentence.lemmas[first.noun] in WORDS.not_heads:
         return None
     if sentence.word(first.end) == "in":
         clothes = phrase_at(sentence, first.end + 1)
-        if clothes is not None and is_worn(sentence, clothes.noun):
+        if clothes is not None and sentence.is_worn(clothes.noun):
             return first._replace(end=clothes.end)
     if sentence.word(first.end) == "and":
         second = phrase_at(sentence, first.end + 1)
         tags = sentence.tokens[start].tag, sentence.tokens[first.end + 1].tag
-        if second is None or (tags[0] in _DETERMINERS) != (tags[1] in _DETERMINERS):
+        if second is None or (tags[0] in DETERMINERS) != (tags[1] in DETERMINERS):
             return None
         return NounPhrase(start, second.end, second.noun, True, True)
     return first
@@ -214,7 +215,7 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
     after = phrase_at(sentence, where[1]) if where[1] < len(sentence.tokens) else None
     if name not in WORDS.places or after is None:
         return None
-    if name == "at" and sentence.lemma(after.noun) in WORDS.states:
+    if name == "at" and sentence.lemmas[after.noun] in WORDS.states:
         return None  # "lights at night"
     if name == "in" and not _holds(sentence, place, after.noun):
         return None
@@ -223,12 +224,12 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
 
 def _holds(sentence: Sentence, place: int, noun: int) -> bool:
     """ "a man in a kitchen", "soup in a bowl"; not "a man in a helmet", "a dog in a blur"."""
-    name = sentence.lemma(noun)
+    name = sentence.lemmas[noun]
     before = range(place - 1, -1, -1)
     subject = next((i for i in before if sentence.tokens[i].tag in NOUNS), -1)
     if is_scene(name) or not lexicon.kinds(name).isdisjoint(WORDS.holders):
         return True
-    return bool(lexicon.meanings(name, "NOUN")) and not is_alive(sentence.lemma(subject))
+    return bool(lexicon.meanings(name, "NOUN")) and not is_alive(sentence.lemmas[subject])
 
 
 def _is_passive(sentence: Sentence, place: int) -> bool:
@@ -242,13 +243,13 @@ def is_open(sentence: Sentence, phrase: NounPhrase) -> bool:
     if first.tag == "PDT":  # "half a dozen"
         return False
     known = first.lower in ("a", "an", "some", *WORDS.many) or first.tag == "CD"
-    return known or (first.tag not in _DETERMINERS and has_article(sentence, phrase))
+    return known or (first.tag not in DETERMINERS and has_article(sentence, phrase))
 
 
 def has_article(sentence: Sentence, phrase: NounPhrase) -> bool:
     """Or needs none; not the "man" of "man riding a horse", the "group" of "group of men"."""
     tokens = sentence.tokens
-    if tokens[phrase.start].tag in _DETERMINERS:
+    if tokens[phrase.start].tag in DETERMINERS:
         return True
     of = next((i for i in range(phrase.start, phrase.noun) if tokens[i].lower == "of"), -1)
     return phrase.plural and (of < 0 or tokens[of - 1].tag == "NNS")
@@ -262,7 +263,7 @@ def exists(sentence: Sentence) -> NounPhrase | None:
     if (
         first is None
         or not is_open(sentence, first)
-        or sentence.lemma(first.noun) in WORDS.not_heads
+        or sentence.lemmas[first.noun] in WORDS.not_heads
     ):
         return None
     if (

@@ -57,7 +57,7 @@ def is_any(noun: str, kinds: frozenset[str]) -> bool:
     return not kinds.isdisjoint(kinds_of(noun))
 
 
-# --- what captions say ---------------------------------------------------------------------------
+# --- what captions say -------------------------------------------------------------------------
 
 
 @lru_cache(_KNOWN)
@@ -94,7 +94,7 @@ def follows(before: str, noun: str) -> bool:
     return any(count(word, article, head) for article in ("a", "the")) or count(word, head) > 0
 
 
-# --- attributes ----------------------------------------------------------------------------------
+# --- attributes --------------------------------------------------------------------------------
 
 COLOURS: Final = rows("colours")
 MATERIALS: Final = rows("materials")
@@ -164,7 +164,7 @@ def is_said_of(adjective: str, noun: str) -> bool:
     return not never_meet(adjective, noun)
 
 
-# --- relations of place --------------------------------------------------------------------------
+# --- relations of place ------------------------------------------------------------------------
 
 # Only what cannot be true at once: who is next to a dog may be in front of it, too, and a sign on
 # a street is next to it.
@@ -194,7 +194,7 @@ def places_for(word: str, noun: str, subject: str, verb: str) -> Iterator[str]:
         yield other
 
 
-# --- what people and animals do ------------------------------------------------------------------
+# --- what people and animals do ----------------------------------------------------------------
 
 DOES: Final = rows("does")
 _DONE_ON: Final = rows("done_on")
@@ -230,7 +230,7 @@ def doings_for(verb: str, subject: str, after: str, place: str) -> Iterator[str]
     yield from sorted(row)
 
 
-# --- things --------------------------------------------------------------------------------------
+# --- things ------------------------------------------------------------------------------------
 
 
 _ALIKE: Final = rows("alike")

@@ -5,6 +5,10 @@ is a dog sleeping on a bed"; "a room with a bed", "a room has a bed".
 
 `relative`: "a man riding a horse", "a man who is riding a horse"; "a room with a bed", "a room that
 has a bed"; and back.
+
+`passive`: "A man riding a horse", "a horse being ridden by a man": both ways, for verbs that take
+an object which can be spoken of first. What follows the object stays at the end, and may only be
+the place of it all: "holding a sign on a pole" is left alone.
 """
 
 from __future__ import annotations
@@ -16,21 +20,8 @@ from typing import Final, NamedTuple
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import (
-    is_worn,
-    noun_phrase_before,
-    prepositions,
-    starts_phrase,
-)
-from counterpoint.generation.language.sentences import (
-    FINITE,
-    NOUNS,
-    Put,
-    Sentence,
-    in_form_of,
-    rewrite,
-    span_text,
-)
+from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Sentence, prepositions
+from counterpoint.generation.language.words import inflected
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     Clause,
@@ -42,6 +33,7 @@ from counterpoint.generation.rules.clauses import (
     is_alive,
     is_enclosed,
     is_person,
+    is_scene,
     is_view,
     phrase_at,
     verbs_joined,
@@ -62,8 +54,7 @@ _KEPT: Final = {
 _NO_SUBJECT: Final = frozenset({"EX", "PRP", "IN", "RB", "VBG", "VBN"})
 
 
-def _framing(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _framing(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     found = clause(sentence)
     forms = list(_forms(sentence, found) if found else _tenses(sentence))
     if not any(form.name == "there" for form in forms):
@@ -72,7 +63,7 @@ def _framing(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Way
     common = {name: rng.random() > kept for name, kept in _KEPT.items()}
     forms.sort(key=lambda form: common.get(form.name, False))  # stable
     yield (
-        Draft(rewrite(sentence, form.puts), "paraphrase", common=common.get(form.name, False))
+        Draft(sentence.rewrite(form.puts), "paraphrase", common=common.get(form.name, False))
         for form in forms
     )
 
@@ -86,7 +77,7 @@ def _forms(sentence: Sentence, said: Clause) -> Iterator[_Form]:
     """Every other form of the clause."""
     start = said.copula if said.copula >= 0 else said.head
     own = (start, said.head + 1)
-    now = span_text(sentence, *own)
+    now = sentence.span_text(*own)
     for name, text in _predicates(sentence, said):
         if text != now:
             yield _Form(name, (*_unframed(sentence, said), Put(*own, text)))
@@ -118,25 +109,25 @@ def _tenses(sentence: Sentence) -> Iterator[_Form]:
     place = verbs[0]
     verb, after = tokens[place], tokens[place + 1]
     head = place + (verb.lower in WORDS.copulas)
-    lemma = sentence.lemma(head)
+    lemma = sentence.lemmas[head]
     if (
         verbs_joined(sentence, 0, len(tokens))
         or lemma in WORDS.state_verbs
         or lemma in WORDS.helping
     ):
         return
-    subject = noun_phrase_before(sentence, place)
+    subject = sentence.noun_phrase_before(place)
     if any(t.lower in WORDS.clauses for t in tokens) or subject is None:
         return
     if subject[0] and tokens[subject[0] - 1].tag in NOUNS:
         return  # "something a person is holding"
     if head > place and after.tag == "VBG" and after.pos == "VERB":
-        form = in_form_of(after, lemma, "VBZ" if verb.lower == "is" else "VBP")
+        form = after.form_of(lemma, "VBZ" if verb.lower == "is" else "VBP")
         yield _Form("does", (Put(place, place + 2, form),))
         return
     known = lexicon.meanings(lemma, "VERB") and verb.tag == "VBZ" and verb.pos == "VERB"
     if known and (tokens[place - 1].tag == "NN" or not lexicon.meanings(lemma, "NOUN")):
-        yield _Form("doing", (Put(place, place + 1, f"is {in_form_of(verb, lemma, 'VBG')}"),))
+        yield _Form("doing", (Put(place, place + 1, f"is {verb.form_of(lemma, 'VBG')}"),))
 
 
 def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
@@ -144,7 +135,7 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
     head, subject = sentence.tokens[said.head], said.subject
     be = "are" if subject.plural else "is"
     be = sentence.tokens[said.copula].lower if said.copula >= 0 else be
-    lemma = sentence.lemma(said.head)
+    lemma = sentence.lemmas[said.head]
     bare = _participle(sentence, said)
     if bare:
         yield ("bare" if bare != "with" else "with"), bare
@@ -171,12 +162,12 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
         return
     if said.said == "doing" and not down and not verbs_joined(sentence, said.head, said.end):
         plural = be == "are" or subject.plural
-        yield "does", in_form_of(head, lemma, "VBP" if plural else "VBZ")
+        yield "does", head.form_of(lemma, "VBP" if plural else "VBZ")
 
 
 def _participle(sentence: Sentence, said: Clause) -> str:
     """The head as it stands behind a noun; empty if it cannot."""
-    token, lemma = sentence.tokens[said.head], sentence.lemma(said.head)
+    token, lemma = sentence.tokens[said.head], sentence.lemmas[said.head]
     if said.said != "does":
         return token.text
     if verbs_joined(sentence, said.head, said.end):
@@ -184,18 +175,18 @@ def _participle(sentence: Sentence, said: Clause) -> str:
     after = sentence.tokens[said.head + 1] if said.head + 1 < said.end else None
     if lemma == "have":
         open_ = sentence.tokens[said.subject.start].lower not in WORDS.definite_or_that
-        return "with" if open_ and after and starts_phrase(sentence, said.head + 1) else ""
+        return "with" if open_ and after and sentence.starts_phrase(said.head + 1) else ""
     if sentence.tokens[said.head].tag == "VBP" and not lexicon.meanings(lemma, "VERB"):
         return ""  # "the manufacturers box": a noun that the tagger takes for a verb
     if lemma in WORDS.state_verbs and (
         after is None or after.lower in ("like", "to") or after.tag == "JJ"
     ):
         return ""
-    return in_form_of(token, lemma, "VBG") if lemma not in ("do", "let", "help") else ""
+    return token.form_of(lemma, "VBG") if lemma not in ("do", "let", "help") else ""
 
 
 def _unframed(sentence: Sentence, said: Clause) -> tuple[Put, ...]:
-    return (Put(0, 3, span_text(sentence, 2, 3)),) if said.there else ()
+    return (Put(0, 3, sentence.span_text(2, 3)),) if said.there else ()
 
 
 def _can_exist(sentence: Sentence, subject: NounPhrase) -> bool:
@@ -210,7 +201,7 @@ def _two_subjects(sentence: Sentence, said: Clause) -> bool:
     for place in range(said.head + 1, said.end - 1):
         if tokens[place].lower in ("and", ",") and tokens[place + 1].tag in ("DT", "CD", "PRP$"):
             phrase = phrase_at(sentence, place + 1)
-            if phrase is None or phrase.end < said.end or is_alive(sentence.lemma(phrase.noun)):
+            if phrase is None or phrase.end < said.end or is_alive(sentence.lemmas[phrase.noun]):
                 return True
     return False
 
@@ -229,7 +220,7 @@ def _owns(sentence: Sentence, said: Clause) -> bool:
     A room has all of a list; of "a laptop with a mouse and a cup", the cup is not the laptop's.
     """
     subject = said.subject
-    lemma = sentence.lemma(subject.noun)
+    lemma = sentence.lemmas[subject.noun]
     rest = sentence.tokens[said.head + 1 : said.end]
     if any(t.tag == "VBG" for t in rest) and not any(t.tag == "PRP" for t in rest):
         return False  # "with the seat open sitting in a bathroom"
@@ -248,13 +239,12 @@ FRAMING: Final = Rule(
 )
 
 
-def _relative(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _relative(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     puts = list(dict.fromkeys((*_added(sentence), *_dropped(sentence))))
     rng.shuffle(puts)
     common = {put: rng.random() > _KEPT.get(put.text, 1) for put in puts}
     puts.sort(key=common.__getitem__)  # stable
-    yield (Draft(rewrite(sentence, (put,)), "paraphrase", common=common[put]) for put in puts)
+    yield (Draft(sentence.rewrite((put,)), "paraphrase", common=common[put]) for put in puts)
 
 
 def _added(sentence: Sentence) -> Iterator[Put]:
@@ -266,7 +256,7 @@ def _added(sentence: Sentence) -> Iterator[Put]:
     for place in range(1, len(tokens) - 1):
         if tokens[place].lower == "wearing" and tokens[place - 1].tag in NOUNS:
             clothes = phrase_at(sentence, place + 1)
-            if is_person(sentence.lemma(place - 1)) and clothes and is_worn(sentence, clothes.noun):
+            if is_person(sentence.lemmas[place - 1]) and clothes and sentence.is_worn(clothes.noun):
                 be = "are" if tokens[place - 1].tag == "NNS" else "is"
                 yield Put(place, place, f"who {be}")
 
@@ -274,13 +264,13 @@ def _added(sentence: Sentence) -> Iterator[Put]:
 def _of_subject(sentence: Sentence, said: Clause) -> Iterator[Put]:
     subject, head = said.subject, said.head
     be = "are" if subject.plural else "is"
-    who = sentence.lemma(subject.noun)
+    who = sentence.lemmas[subject.noun]
     pronoun = "who" if is_person(who) and who not in WORDS.bodies else "that"
     if said.said == "with":
         if _owns(sentence, said):
             yield Put(head, head + 1, f"{pronoun} {'have' if subject.plural else 'has'}")
         return
-    lemma = sentence.lemma(head)
+    lemma = sentence.lemmas[head]
     if said.said == "place" and (
         not has_article(sentence, subject)
         or any(t.tag == "VBG" for t in sentence.tokens[head + 1 : said.end])
@@ -322,4 +312,141 @@ RELATIVE: Final = Rule(
     "2",
     'a relative clause added or dropped: "a man riding", "a man who is riding"',
     _relative,
+)
+
+
+# --- active and passive ---------------------------------------------------------------------------
+
+
+_PARTICLES: Final = {"hold": ("up", "out"), "blow": ("out",), "lift": ("up",), "cut": ("up",)}
+_PRONOUNS: Final = frozenset({"PRP", "PRP$", "WP", "WDT"})
+
+
+def _passive(sentence: Sentence, _words: Vocabulary, _rng: Random) -> Iterator[Ways]:
+    found = clause(sentence)
+    if found is None:
+        return
+    text = _in_other_voice(sentence, found)
+    if text:
+        yield [Draft(text, "paraphrase", "rel")]
+
+
+def _in_other_voice(sentence: Sentence, said: Clause) -> str:
+    if any(token.tag in _PRONOUNS for token in sentence.tokens):
+        return ""  # "a man washing his car"
+    if not has_article(sentence, said.subject):
+        return ""
+    if said.said in ("doing", "does") and sentence.tokens[said.head].lower != "being":
+        return _to_passive(sentence, said)
+    return _to_active(sentence, said) if said.said in ("doing", "done") else ""
+
+
+def _to_passive(sentence: Sentence, said: Clause) -> str:
+    lemma = sentence.lemmas[said.head]
+    place = said.head + 1
+    particle = _particle(sentence, place, lemma)
+    object_ = phrase_at(sentence, place + bool(particle)) if lemma in WORDS.passive_verbs else None
+    if object_ is None or said.subject.joined or not _movable(sentence, object_, lemma):
+        return ""
+    doer = sentence.lemmas[said.subject.noun]
+    if lemma in WORDS.by_hand and not is_alive(doer) and doer != "hand":
+        return ""  # "a plate holding a slice"
+    wave = lemma == "ride" and sentence.lemmas[object_.noun] == "wave"
+    if not _only_place(sentence, object_.end, said.end, lemma, wave=wave):
+        return ""
+    participle = inflected(lemma, "VBN") + (f" {particle}" if particle else "")
+    be = "are" if exist_plural(sentence, object_) else "is"
+    being = "" if said.said == "does" or lemma in WORDS.lasting else "being "
+    verb = f"{being}{participle} by"
+    if said.copula >= 0 or said.said == "does":
+        verb = f"{be} {verb}"
+    return _exchanged(sentence, said, (said.subject.start, said.subject.end), object_, be, verb)
+
+
+def _to_active(sentence: Sentence, said: Clause) -> str:
+    tokens = sentence.tokens
+    being = tokens[said.head].lower == "being"
+    verb = said.head + being
+    lemma = sentence.lemmas[verb]
+    place = verb + 1
+    particle = _particle(sentence, place, lemma)
+    place += bool(particle)
+    if lemma not in WORDS.passive_verbs or place + 1 >= said.end or tokens[place].lower != "by":
+        return ""
+    doer = phrase_at(sentence, place + 1)
+    if doer is None or not _movable(sentence, doer) or said.subject.joined:
+        return ""
+    if lemma not in WORDS.lasting and not is_alive(sentence.lemmas[doer.noun]):
+        return ""  # "a cake eaten by candlelight"
+    if not _only_place(sentence, doer.end, said.end, lemma):
+        return ""
+    be = "are" if doer.plural else "is"
+    form = inflected(lemma, "VBG")
+    if said.copula >= 0 and not being and lemma not in WORDS.lasting:
+        form = lemma if doer.plural else inflected(lemma, "VBZ")
+    elif said.copula >= 0:
+        form = f"{be} {form}"
+    form += f" {particle}" if particle else ""
+    return _exchanged(sentence, said, (said.subject.start, said.subject.end), doer, be, form)
+
+
+def _particle(sentence: Sentence, place: int, verb: str) -> str:
+    word = sentence.words(place, place + 1)
+    return word if word in _PARTICLES.get(verb, ()) else ""
+
+
+def _exchanged(
+    sentence: Sentence, said: Clause, first: tuple[int, int], second: NounPhrase, be: str, verb: str
+) -> str:
+    """Both sides exchanged around another form of the verb."""
+    middle = (said.copula if said.copula >= 0 else said.head, second.start)
+    puts = [
+        Put(*first, sentence.span_text(second.start, second.end)),
+        Put(*middle, verb),
+        Put(second.start, second.end, sentence.span_text(*first)),
+    ]
+    if said.there:
+        if sentence.tokens[second.start].lower in ("the", "this", "these"):
+            return ""
+        puts.append(Put(1, 2, be))
+    return sentence.rewrite(puts)
+
+
+def _movable(sentence: Sentence, phrase: NounPhrase, verb: str = "") -> bool:
+    """Whether a phrase can be spoken of first: with an article, or several."""
+    first = sentence.tokens[phrase.start]
+    lemma = sentence.lemmas[phrase.noun]
+    if lemma in WORDS.abstract | WORDS.fixed_objects or (verb == "catch" and lemma == "wave"):
+        return False
+    if verb == "wear" and not sentence.is_worn(phrase.noun):
+        return False
+    return first.tag in ("DT", "CD") or phrase.plural
+
+
+def _only_place(sentence: Sentence, start: int, end: int, verb: str, *, wave: bool = False) -> bool:
+    """Whether nothing follows, or only the place of it all; on a wave, a surfboard is one."""
+    if start == end:
+        return True
+    where = prepositions().at(sentence, start)
+    if (
+        verb not in WORDS.contact
+        or where is None
+        or sentence.words(*where) not in WORDS.passive_places
+    ):
+        return False
+    place = phrase_at(sentence, where[1]) if where[1] < end else None
+    if place is None or place.end != end:
+        return False
+    lemma = sentence.lemmas[place.noun]
+    return (is_scene(lemma) and lemma not in WORDS.skies) or (
+        wave and lemma in ("surfboard", "board")
+    )
+
+
+PASSIVE: Final = Rule(
+    "passive",
+    "positive",
+    "2",
+    'active and passive: "a man riding a horse", "a horse being ridden by a man"',
+    _passive,
 )

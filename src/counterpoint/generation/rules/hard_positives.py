@@ -3,33 +3,30 @@
 The words are the map of the Hard Positives paper, where they surely say the same: whole words only,
 in every tense (the published data was made by replacing letters: "covecrimson"), and not where a
 word has another sense ("in a red shirt" is not "within a red shirt"). Some are also used the other
-way round: what is beneath a table is under it. To these come the phrases of `sayings`.
+way round: what is beneath a table is under it.
+
+To these come sayings ("filled with" and "full of"). One has old and new words, and what has to
+stand around them. "~" marks a verb, which keeps its form: "~do" matches "does" and "doing". Nouns
+are looked up with their kinds: "animal" is said of every dog. Each saying is true both for what the
+photograph shows and for every caption that meets its conditions: a pair that only holds most of the
+time has no place here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from random import Random
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
-from counterpoint.generation.language.phrases import (
-    Phrases,
-    is_place_for,
-    is_worn,
-    noun_described,
-    noun_phrase_after,
-    object_of,
-    said_of,
-    starts_phrase,
-)
-from counterpoint.generation.language.sentences import NOUNS, Put, Sentence, in_form_of
+from counterpoint.generation.language.sentences import NOUNS, Phrases, Put, Sentence
 from counterpoint.generation.registry import Rule, Ways
 from counterpoint.generation.rules.clauses import is_alive, is_person
-from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated, sayings
+from counterpoint.generation.rules.synonyms import Rewording, drafts, is_joined, is_repeated
 
 # Of a hundred captions, those that may get an edit if they get no other text. There are fewer edits
 # than those of `synonyms`, and alone a few of them would be most texts.
@@ -71,9 +68,9 @@ def _attribute_edits(sentence: Sentence) -> Iterator[Rewording]:
             continue  # "Big Ben"
         if is_repeated(sentence, (i, i + 1), word, synonym):
             continue
-        noun = said_of(sentence, i)
+        noun = sentence.said_of(i)
         if noun and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and _fits(word, noun):
-            put = Put(i, i + 1, in_form_of(token, synonym, "JJ"))
+            put = Put(i, i + 1, token.form_of(synonym, "JJ"))
             yield Rewording(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
 
 
@@ -96,26 +93,26 @@ def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
     for i, token in enumerate(sentence.tokens):
         if token.lower == "wearing" and token.pos == "VERB":  # "wears" is the only verb
             if _may_be_in(sentence, i):
-                yield Rewording(Put(i, i + 1, in_form_of(token, "in", "IN")), "wear", "in")
+                yield Rewording(Put(i, i + 1, token.form_of("in", "IN")), "wear", "in")
         elif token.lower == "seated":
             if _may_be_sitting(sentence, i):
-                yield Rewording(Put(i, i + 1, in_form_of(token, "sitting", "IN")), "seated", "sit")
+                yield Rewording(Put(i, i + 1, token.form_of("sitting", "IN")), "seated", "sit")
         elif token.pos == "VERB" or token.lower in ("sitting", "riding", "holding"):
             yield from _verb_edits(sentence, i)
         elif token.lower in WORDS.map_prepositions:
             if token.lower == "in" and _is_wearing(sentence, i):
-                yield Rewording(Put(i, i + 1, in_form_of(token, "wearing", "IN")), "in", "wear")
+                yield Rewording(Put(i, i + 1, token.form_of("wearing", "IN")), "in", "wear")
             yield from _preposition_edits(sentence, i)
 
 
 def _is_wearing(sentence: Sentence, place: int) -> bool:
     """ "a man in a suit", "men in suits", but not "men in uniform"."""
-    clothes = noun_phrase_after(sentence, place + 1)
+    clothes = sentence.noun_phrase_after(place + 1)
     return (
         clothes is not None
         and place > 0
-        and is_alive(sentence.lemma(place - 1))
-        and is_worn(sentence, clothes[1] - 1)
+        and is_alive(sentence.lemmas[place - 1])
+        and sentence.is_worn(clothes[1] - 1)
         and (sentence.tokens[clothes[1] - 1].tag == "NNS" or clothes[1] - clothes[0] > 1)
         and "wear" not in sentence.lemmas
     )
@@ -124,11 +121,11 @@ def _is_wearing(sentence: Sentence, place: int) -> bool:
 def _may_be_in(sentence: Sentence, verb: int) -> bool:
     """ "a man wearing a shirt" is in a shirt; not "sitting and wearing a watch"."""
     before = sentence.tokens[verb - 1] if verb else None
-    clothes = noun_phrase_after(sentence, verb + 1)
+    clothes = sentence.noun_phrase_after(verb + 1)
     return (
         before is not None
         and (before.tag in NOUNS or before.pos == "AUX")
-        and (clothes is None or is_worn(sentence, clothes[1] - 1))
+        and (clothes is None or sentence.is_worn(clothes[1] - 1))
         and not any(token.lower == "while" for token in sentence.tokens)
         and not any(token.lower == "in" for token in sentence.tokens[:verb])  # "in jeans in a tie"
     )
@@ -147,7 +144,7 @@ def _may_be_sitting(sentence: Sentence, place: int) -> bool:
 
 def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     token = sentence.tokens[place]
-    lemma = sentence.lemma(place) if token.pos == "VERB" else token.lower.removesuffix("ing")
+    lemma = sentence.lemmas[place] if token.pos == "VERB" else token.lower.removesuffix("ing")
     after = sentence.word(place + 1)
     if lemma in ("sit", "sitt"):
         form = "seated" if token.tag == "VBG" or token.pos != "VERB" else ""
@@ -156,7 +153,7 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
         if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
             doubt = "of people and pets" if WORDS.seated.isdisjoint(lexicon.kinds(sitter)) else ""
             yield Rewording(
-                Put(place, place + 1, in_form_of(token, form, "IN")), "sit", "seated", doubt
+                Put(place, place + 1, token.form_of(form, "IN")), "sit", "seated", doubt
             )
         return
     if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
@@ -169,7 +166,7 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     if word == "ride" and not _has_object(sentence, place):
         return
     if word in _VERBS:
-        put = Put(place, end, in_form_of(token, _VERBS[word]))
+        put = Put(place, end, token.form_of(_VERBS[word]))
         sure = _is_sure(sentence, word, place, end)
         yield Rewording(put, word, _VERBS[word], "" if sure else _DOUBTS.get(word, ""))
 
@@ -178,26 +175,26 @@ def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
     """Whether a verb of the map surely says the same: to ride a bus is to travel on it."""
     if word not in ("ride", "ride on"):
         return False
-    return object_of(sentence, end) in WORDS.travelled and _person_before(sentence, place)
+    return sentence.object_of(end) in WORDS.travelled and _person_before(sentence, place)
 
 
 def _person_before(sentence: Sentence, verb: int) -> bool:
     before = verb - 1
     while before > 0 and sentence.tokens[before].pos in ("AUX", "ADV"):
         before -= 1
-    return before >= 0 and is_person(sentence.lemma(before))
+    return before >= 0 and is_person(sentence.lemmas[before])
 
 
 def _sitter(sentence: Sentence, verb: int) -> str:
     """Who sits: a plate on a table is not seated."""
     tokens = sentence.tokens
-    noun = noun_described(sentence, verb) if verb == 0 or tokens[verb - 1].tag == "DT" else -1
+    noun = sentence.noun_described(verb) if verb == 0 or tokens[verb - 1].tag == "DT" else -1
     if noun < 0:
         before = verb
         while before and tokens[before - 1].pos in ("AUX", "ADV"):
             before -= 1
         noun = before - 1
-    return sentence.lemma(noun) if noun >= 0 else ""
+    return sentence.lemmas[noun] if noun >= 0 else ""
 
 
 def _has_object(sentence: Sentence, verb: int) -> bool:
@@ -206,7 +203,7 @@ def _has_object(sentence: Sentence, verb: int) -> bool:
     if verb + 1 == len(tokens) or tokens[verb + 1].tag == "IN":
         return False
     inside = verb == 0 or tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
-    return starts_phrase(sentence, verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
+    return sentence.starts_phrase(verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
 
 
 def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
@@ -217,8 +214,8 @@ def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
     name = sentence.words(*where)
     if not _other_sense(sentence, name, *where):
         synonym = _RELATIONS[name]
-        form = in_form_of(tokens[place], synonym, "IN")
-        doubt = _DOUBTS.get(name, "") or _stiff(name, object_of(sentence, where[1]))
+        form = tokens[place].form_of(synonym, "IN")
+        doubt = _DOUBTS.get(name, "") or _stiff(name, sentence.object_of(where[1]))
         yield Rewording(Put(*where, form), name, synonym, doubt)
 
 
@@ -233,7 +230,7 @@ def _stiff(name: str, noun: str) -> str:
 
 def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
     before = sentence.tokens[place - 1] if place else None
-    if not starts_phrase(sentence, end):
+    if not sentence.starts_phrase(end):
         return True  # "walking by", "parked in between"
     if sentence.tokens[end].tag == "NN" and name in ("under", "beneath"):
         return True  # "under water", "under construction"
@@ -245,16 +242,16 @@ def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
         itself = sentence.tokens[end].tag == "PRP"  # "by itself"
         if before is None or deed or itself or before.lower in ("side", "up", "setup"):
             return True
-        if object_of(sentence, end) in WORDS.abstract:
+        if sentence.object_of(end) in WORDS.abstract:
             return True  # "by the side of the road"
         return (
-            before.pos == "VERB" and sentence.lemma(place - 1) not in WORDS.staying_near
+            before.pos == "VERB" and sentence.lemmas[place - 1] not in WORDS.staying_near
         )  # "passing by"
     if name == "in":
         said = before is not None and (  # "dressed in", "covered in"
             before.tag in ("VBN", "VBD") or before.lower == "while"
         )
-        return said or not is_place_for(sentence, end)
+        return said or not sentence.is_place_for(end)
     if name == "next to":
         return before is not None and before.lower in ("right", "directly", "just")
     return before is not None and before.lower == "from" and name in ("above", "behind", "under")
@@ -267,3 +264,142 @@ PAPER: Final = Rule(
     "attributes and relations in other words: the Hard Positives paper's map, and phrases",
     _paper,
 )
+
+
+# --- sayings --------------------------------------------------------------------------------------
+
+
+class Saying(NamedTuple):
+    """Old words, new words, the kind of change, and conditions.
+
+    `subject`: kinds of the noun before, with "is" between or not; "*" for any noun. `object`: kinds
+    of the noun of the phrase that follows. `follows`: the next word ("" for the end). `after`: what
+    the word before is, or its lemma. `verb`: the closest verb before. `needs`: one of these lemmas
+    is in the caption. `unless`: the word before is one of these.
+    """
+
+    old: str
+    new: str
+    subtype: str
+    subject: frozenset[str] = frozenset()
+    object: frozenset[str] = frozenset()
+    follows: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+    verb: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    unless: frozenset[str] = frozenset()
+
+
+def _read(subtype: str, row: Mapping[str, Any]) -> Iterator[Saying]:
+    olds = [row["old"]] if isinstance(row["old"], str) else row["old"]
+    said = {name: WORDS.words(row[name]) for name in _CONDITIONS if name in row}
+    for old in olds:
+        yield Saying(old, row["new"], subtype, **said)
+        if "both" in row:
+            yield Saying(row["new"], old, subtype, **said)
+
+
+_CONDITIONS: Final = Saying._fields[3:]
+SAYINGS: Final = [
+    saying
+    for subtype, found in TABLES["sayings"].items()
+    for row in found
+    for saying in _read(subtype, row)
+]
+
+
+def _by_first() -> dict[str, list[tuple[list[str], Saying]]]:
+    found: dict[str, list[tuple[list[str], Saying]]] = {}
+    for saying in sorted(SAYINGS, key=lambda saying: -len(saying.old.split())):
+        words = saying.old.split()
+        found.setdefault(words[0], []).append((words, saying))
+    return found
+
+
+_BY_FIRST: Final = _by_first()
+_BY_VERB: Final = {first[1:]: found for first, found in _BY_FIRST.items() if first[0] == "~"}
+
+
+@lru_cache(1)  # asked for each subtype
+def sayings(sentence: Sentence) -> tuple[tuple[str, Rewording], ...]:
+    """The edits that fit a caption, each with its subtype."""
+    return tuple(_found(sentence))
+
+
+def _found(sentence: Sentence) -> Iterator[tuple[str, Rewording]]:
+    lemmas = sentence.lemmas
+    for place, token in enumerate(sentence.tokens):
+        known = _BY_VERB.get(lemmas[place]) if token.pos == "VERB" else None
+        for words, saying in known or _BY_FIRST.get(token.lower) or ():
+            if _matches(sentence, place, words):
+                edit = _edit(sentence, place, place + len(words), saying)
+                if edit is not None:
+                    yield saying.subtype, edit
+                    break  # the longest
+
+
+def _matches(sentence: Sentence, place: int, words: Sequence[str]) -> bool:
+    tokens = sentence.tokens
+    return place + len(words) <= len(tokens) and all(
+        tokens[place + i].lower == words[i] for i in range(1, len(words))
+    )
+
+
+def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Rewording | None:
+    token = sentence.tokens[start]
+    new = saying.new
+    if new[0] == "~":
+        old = saying.old.split()[0].removeprefix("~")
+        if token.form_of(old).lower() != token.lower:
+            return None  # the tag is wrong, and so the form of the new verb would be
+        new = token.form_of(new[1:])
+    elif len(token.text) > 1 and token.text.isupper():
+        new = new.upper()
+    if not new or not _suits(sentence, start, end, saying):
+        return None
+    if is_repeated(sentence, (start, end), saying.old, saying.new.lstrip("~")):
+        return None
+    return Rewording(Put(start, end, new), saying.old.lstrip("~"), saying.new.lstrip("~"))
+
+
+def _suits(sentence: Sentence, start: int, end: int, saying: Saying) -> bool:
+    tokens = sentence.tokens
+    if saying.object and not _is(sentence.object_of(end), saying.object):
+        return False
+    if saying.follows:
+        after = tokens[end] if end < len(tokens) else None
+        if saying.follows.isdisjoint((sentence.word(end), after.tag if after else "")):
+            return False
+    if saying.needs and saying.needs.isdisjoint(sentence.lemmas):
+        return False
+    if start and tokens[start - 1].lower in saying.unless:
+        return False
+    if saying.verb and _verb_before(sentence, start) not in saying.verb:
+        return False
+    before = tokens[start - 1] if start else None
+    if saying.after and (
+        before is None
+        or saying.after.isdisjoint((before.pos, before.lower, sentence.lemmas[start - 1]))
+    ):
+        return False
+    return not saying.subject or _is_subject(sentence, start, saying.subject)
+
+
+def _verb_before(sentence: Sentence, place: int) -> str:
+    verbs = (i for i in range(place - 1, -1, -1) if sentence.tokens[i].pos == "VERB")
+    return sentence.lemmas[next(verbs, place)]
+
+
+def _is(noun: str, names: frozenset[str]) -> bool:
+    return noun not in ("", "lot", "lots") and (
+        "*" in names or not names.isdisjoint(lexicon.kinds(noun))
+    )
+
+
+def _is_subject(sentence: Sentence, place: int, names: frozenset[str]) -> bool:
+    """Whether such a noun stands before, with "is" between or not."""
+    tokens = sentence.tokens
+    before = place - 1
+    while before > 0 and tokens[before].pos in ("AUX", "ADV") and tokens[before].lower != "being":
+        before -= 1
+    return before >= 0 and tokens[before].tag in NOUNS and _is(sentence.lemmas[before], names)

@@ -1,4 +1,9 @@
-"""CREPE's negations: a verb, a possession or the whole is denied."""
+"""Denials: made, which turns a caption into a negative, and put in other words, which does not.
+
+`crepe-negate` are CREPE's negations: a verb, a possession or the whole is denied.
+
+`denials`: "with no people", "without any people"; "is not", "isn't". The denial stays.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,8 @@ from typing import Final
 
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import noun_phrase_after, noun_phrase_before
-from counterpoint.generation.language.sentences import (
-    FINITE,
-    NOUNS,
-    Put,
-    Sentence,
-    inflected,
-    plain,
-    rewrite,
-)
+from counterpoint.generation.language.sentences import DETERMINERS, FINITE, NOUNS, Put, Sentence
+from counterpoint.generation.language.words import inflected
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     clause,
@@ -31,14 +28,13 @@ from counterpoint.generation.rules.clauses import (
 _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 
 
-def _negate(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _negate(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     if any(token.lower in WORDS.denials for token in sentence.tokens):
         return  # a second negation would make it true again
     for subtype, found in (("rel", _verbs), ("obj", _possessions), ("obj", _existence)):
         puts = list(found(sentence))
         rng.shuffle(puts)
-        yield [Draft(rewrite(sentence, way), "negate", subtype) for way in puts]
+        yield [Draft(sentence.rewrite(way), "negate", subtype) for way in puts]
 
 
 def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
@@ -49,14 +45,14 @@ def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
         before = sentence.tokens[i - 1] if i else None
         if token.tag not in (*FINITE, "MD", "VBG") or _is_open(sentence, i):
             continue
-        if token.tag in (*FINITE, "MD") and (token.pos == "AUX" or sentence.lemma(i) == "be"):
+        if token.tag in (*FINITE, "MD") and (token.pos == "AUX" or sentence.lemmas[i] == "be"):
             yield [_after_auxiliary(sentence, i)]
         elif token.tag == "VBG" and before is not None and before.tag in NOUNS:
             yield from _participle(sentence, i)
         elif token.pos == "VERB" and token.tag in FINITE and not _helped(sentence, i):
             if token.tag == "VBP" and before is not None and before.tag == "NN":
                 continue  # "a bathroom counter" is no sentence
-            base = inflected(sentence.lemma(i), "VB")
+            base = inflected(sentence.lemmas[i], "VB")
             yield [Put(i, i + 1, f"{_DO[token.tag]} {base}")]
 
 
@@ -77,8 +73,8 @@ def _participle(sentence: Sentence, verb: int) -> Iterator[list[Put]]:
 
     "A dog not sitting" is rare, and language models recognise it.
     """
-    said, phrase = clause(sentence), noun_phrase_before(sentence, verb)
-    detail, alive = _is_detail(sentence, verb), is_alive(sentence.lemma(verb - 1))
+    said, phrase = clause(sentence), sentence.noun_phrase_before(verb)
+    detail, alive = _is_detail(sentence, verb), is_alive(sentence.lemmas[verb - 1])
     if said is not None and said.copula < 0 and not said.there:
         subject, between = said.subject, sentence.tokens[said.subject.end : verb]
         joined = any(token.tag in ("CC", ",") for token in between)
@@ -97,7 +93,7 @@ def _participle(sentence: Sentence, verb: int) -> Iterator[list[Put]]:
 
 
 def _relative(sentence: Sentence, noun: int) -> str:
-    return "who" if is_person(sentence.lemma(noun)) else "that"
+    return "who" if is_person(sentence.lemmas[noun]) else "that"
 
 
 def _is_open(sentence: Sentence, verb: int) -> bool:
@@ -114,7 +110,7 @@ def _is_open(sentence: Sentence, verb: int) -> bool:
 def _is_detail(sentence: Sentence, verb: int) -> bool:
     """ "with a plunger sitting next to it", or no verb: "kite flying, bathing, walking"."""
     tokens = sentence.tokens
-    phrase = noun_phrase_before(sentence, verb)
+    phrase = sentence.noun_phrase_before(verb)
     if phrase is None or (phrase[0] and tokens[phrase[0] - 1].lower in ("with", "of", "for")):
         return True
     ends = verb + 1 == len(tokens) or tokens[verb + 1].tag in ("CC", ",", ".")
@@ -135,7 +131,7 @@ def _possessions(sentence: Sentence) -> Iterator[list[Put]]:
         before = sentence.tokens[i - 1] if i else None
         noun = before is not None and before.tag in NOUNS
         if token.lower == "with" and noun and after.lower in ("a", "an", "the"):
-            phrase = noun_phrase_after(sentence, i + 1)
+            phrase = sentence.noun_phrase_after(i + 1)
             rest = sentence.tokens[phrase[1] : phrase[1] + 1] if phrase else ()
             if any(token.tag in ("CC", ",") for token in rest):
                 continue  # "without a banana and two oranges"
@@ -159,15 +155,15 @@ def _existence(sentence: Sentence) -> Iterator[list[Put]]:
     if any(token.tag in (*FINITE, "MD") for token in sentence.tokens) or len(sentence.tokens) < 2:
         return
     noun = next((i for i, token in enumerate(sentence.tokens) if token.tag in NOUNS), None)
-    if noun is None or sentence.lemma(noun) in WORDS.abstract or _is_view(sentence):
+    if noun is None or sentence.lemmas[noun] in WORDS.abstract or _is_view(sentence):
         return  # "there is no picture of a cat" says nothing of the cat
-    phrase = noun_phrase_after(sentence, 0)
+    phrase = sentence.noun_phrase_after(0)
     if phrase is None or any(token.tag == "CC" for token in sentence.tokens):
         return  # "there is no man and a woman"
     if first.lower in ("a", "an"):
         yield [Put(0, 1, "there is no")]
     elif first.tag == "NNS":
-        yield [Put(0, 1, f"there are no {plain(sentence, 0)}")]
+        yield [Put(0, 1, f"there are no {sentence.plain(0)}")]
 
 
 def _is_view(sentence: Sentence) -> bool:
@@ -179,4 +175,71 @@ def _is_view(sentence: Sentence) -> bool:
 
 NEGATE: Final = Rule(
     "crepe-negate", "negative", "3", "a verb, a possession or the whole caption denied", _negate
+)
+
+
+# --- denials in other words -----------------------------------------------------------------------
+
+
+def _denials(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    if WORDS.denying.isdisjoint([token.lower for token in sentence.tokens]):
+        return
+    puts = [put for i in range(len(sentence.tokens) - 1) for put in _denied(sentence, i)]
+    rng.shuffle(puts)
+    yield [Draft(sentence.rewrite((put,)), "paraphrase") for put in puts]
+
+
+def _denied(sentence: Sentence, place: int) -> Iterator[Put]:
+    tokens = sentence.tokens
+    first, second = tokens[place], tokens[place + 1]
+    both = f"{first.lower} {second.lower}"
+    if first.text.isupper() and len(first.text) > 1:
+        return
+    if both == "with no" and _noun_at(sentence, place + 2):
+        yield Put(place, place + 2, "without any")
+    elif first.lower == "without":
+        yield from _without(sentence, place)
+    elif first.lower in WORDS.contracted and second.lower in ("not", "n't"):
+        short = second.lower == "n't"
+        yield Put(place, place + 2, f"{first.text} not" if short else f"{first.text}n't")
+    elif both in ("are no", "is no") and place and tokens[place - 1].lower == "there":
+        if _noun_at(sentence, place + 2) == "many":
+            yield Put(place, place + 2, f"{first.text}n't any")
+    elif both == "no one":
+        yield Put(place, place + 2, "nobody")
+
+
+def _without(sentence: Sentence, place: int) -> Iterator[Put]:
+    after = sentence.tokens[place + 1]
+    if (after.lower == "any" and _noun_at(sentence, place + 2)) or (
+        after.lower in ("a", "an") and phrase_at(sentence, place + 1) is not None
+    ):
+        yield Put(place, place + 2, "with no")
+    elif _noun_at(sentence, place + 1) == "many":
+        yield Put(place, place + 1, "with no")
+
+
+def _noun_at(sentence: Sentence, place: int) -> str:
+    """Whether a noun phrase without an article begins here: "many", "mass", or none."""
+    tokens = sentence.tokens
+    if (
+        place >= len(tokens)
+        or tokens[place].tag in (*DETERMINERS, "IN", "TO")
+        or tokens[place].lower in WORDS.much
+    ):
+        return ""
+    phrase = phrase_at(sentence, place)
+    if phrase is None:
+        return ""
+    if sentence.tokens[phrase.noun].tag == "NNS":
+        return "many"
+    return "mass" if sentence.lemmas[phrase.noun] in WORDS.denied_mass else ""
+
+
+DENIALS: Final = Rule(
+    "denials",
+    "positive",
+    "1",
+    'a denial in other words: "with no people", "without any people"',
+    _denials,
 )

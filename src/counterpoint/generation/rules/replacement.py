@@ -13,32 +13,22 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
-from counterpoint.generation.language import lexicon
+from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import (
-    Range,
-    attributes,
-    is_place_for,
-    noun_described,
-    noun_phrase_after,
-    object_of,
-    prepositions,
-    said_of,
-    starts_phrase,
-)
 from counterpoint.generation.language.sentences import (
+    ADJECTIVES,
     NOUNS,
     Put,
+    Range,
     Sentence,
-    in_form_of,
-    rewrite,
+    Token,
+    prepositions,
 )
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.siblings import Choice, Slot, name_of, siblings
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked
 _SVLC: Final = {
@@ -54,6 +44,188 @@ _NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nin
 _SLIDING: Final = ("ski", "snow", "sled", "slid")
 
 
+# --- things ---------------------------------------------------------------------------------------
+
+
+_LIKELIEST: Final = 12  # nouns that are tried in the place of one
+_BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")
+
+
+class Slot(NamedTuple):
+    """Words that can be replaced, with their part of speech."""
+
+    where: Range
+    word: str
+    pos: str
+    subtype: str
+    noun: str = ""  # what it is said of
+
+
+Choice = tuple[Slot, str]  # a slot and a dictionary form that can take its place
+
+
+def siblings(sentence: Sentence) -> list[Choice]:
+    """A compound is one thing: what replaces a "bat" need not replace a "baseball bat"."""
+    found = []
+    tokens, lemmas = sentence.tokens, sentence.lemmas
+    heads = sentence.things()
+    for noun in heads:
+        where = sentence.whole(noun)
+        before = "".join(f"{token.lower} " for token in tokens[where[0] : noun])
+        slot = Slot(where, before + lemmas[noun], "NOUN", "obj")
+        of = noun + 1 < len(tokens) and tokens[noun + 1].lower == "of"  # "a cup of": a measure
+        name = noun and lexicon.is_listed(f"{tokens[noun - 1].lower} {lemmas[noun]}")  # "hot dog"
+        odd = where[0] and tokens[where[0] - 1].lower == "a" and tokens[noun].tag == "NNS"
+        if of or name or odd or lemmas.count(lemmas[noun]) > 1 or not fitting.is_thing(slot.word):
+            continue
+        fits = _Surroundings.of(sentence, slot)
+        bound = fits.listed or "its" in lemmas or fitting.is_any(slot.word, WORDS.grounds)
+        if bound and not fitting.is_any(slot.word, WORDS.animate):
+            continue  # "cars and a bus": a motorcycle may be there, too
+        if fitting.is_held_by(slot.word, fits.before, (lemmas[i] for i in heads if i != noun)):
+            continue
+        company = _Company.of(sentence, where)
+        found += [
+            (slot, other)
+            for other in lexicon.rivals(slot.word, "NOUN")[:_LIKELIEST]
+            if lemmas[noun] not in other.split()
+            and other not in slot.word
+            and fits.let(other)
+            and company.knows(other)
+        ]
+    return found
+
+
+class _Company(NamedTuple):
+    """The verb, or the preposition and what it belongs to, on both sides of a noun."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    token: Token
+    tag: str
+
+    @classmethod
+    def of(cls, sentence: Sentence, where: Range) -> _Company:
+        tokens, (start, end) = sentence.tokens, where
+        left = [token for token in tokens[:start] if _is_bone(token)][-2:]
+        right = [token for token in tokens[end:] if _is_bone(token)][:2]
+        before: tuple[str, ...] = ()
+        after: tuple[str, ...] = ()
+        if left and left[-1].tag in ("IN", "TO", "RP"):
+            before = tuple(token.lower for token in left)
+        elif left and left[-1].pos == "VERB":
+            before = (left[-1].lower,)
+        if right and tokens[end] == right[0] and right[0].tag == "IN":
+            after = tuple(token.lower for token in right)
+        elif right and right[0].pos == "VERB":
+            after = (right[0].lower,)
+        return cls(before, after, tokens[start], tokens[end - 1].tag)
+
+    def knows(self, other: str) -> bool:
+        """Whether captions have another noun in its place: no "train crosses a sidewalk".
+
+        People do everything, so a person stands for a person anywhere, and so do cats and dogs.
+        """
+        if fitting.is_any(other, WORDS.do_all):
+            return True
+        form = self.token.form_of(other, self.tag).lower().split() or [other]
+        return all(
+            plausibility.shipped().count(*chain, chain="skeleton")
+            for chain in ((*self.before, form[0]), (form[-1], *self.after))
+        )
+
+
+def _is_bone(token: Token) -> bool:
+    """Whether a word is in the skeleton of its caption (plausibility.py)."""
+    return token.tag.startswith(("NN", "VB", "IN", "RP", "TO", "CC")) and token.pos != "AUX"
+
+
+class _Surroundings(NamedTuple):
+    """The words that a noun has to go with."""
+
+    noun: str
+    countable: bool | None  # None: either
+    adjectives: tuple[str, ...]
+    before: str  # the preposition that governs it, or empty
+    verb: str  # the verb whose object it is, or empty
+    neutral: bool  # no person's pronoun
+    listed: bool  # beside other things
+
+    @classmethod
+    def of(cls, sentence: Sentence, slot: Slot) -> _Surroundings:
+        tokens, start = sentence.tokens, slot.where[0]
+        while start and tokens[start - 1].tag in (*ADJECTIVES, "VBN", "RB", "HYPH", "CD"):
+            start -= 1
+        if start > 1 and tokens[start - 1].tag == "VBG" and tokens[start - 2].tag in _BEFORE_NOUNS:
+            start -= 1  # "a rolling suitcase"
+        described = range(start, slot.where[0])
+        adjectives = tuple(
+            tokens[i].lower for i in described if tokens[i].tag in (*ADJECTIVES, "VBG", "VBN")
+        )
+        determiner = sentence.word(start - 1)
+        headline = not any(token.lower in ("a", "an", "the") for token in tokens)
+        countable: bool | None = determiner in ("a", "an") or None
+        if tokens[slot.where[1] - 1].tag == "NN" and not headline:
+            bare = start == 0 or tokens[start - 1].tag not in ("DT", "PRP$", "POS")
+            countable = False if bare or determiner == "some" else countable
+        elif tokens[slot.where[1] - 1].tag == "NNS":
+            countable = True
+        if start and tokens[start - 1].tag in ("DT", "PRP$"):
+            start -= 1
+        governor = tokens[start - 1] if start else None
+        return cls(
+            slot.word,
+            countable,
+            adjectives,
+            _preposition(sentence, start - 1) if governor and governor.tag == "IN" else "",
+            sentence.lemmas[start - 1] if governor and governor.pos == "VERB" else "",
+            not any(token.lower in WORDS.gendered for token in tokens),
+            _is_listed(sentence, start, slot.where[1]),
+        )
+
+    def let(self, other: str) -> bool:
+        """Whether another noun can stand here."""
+        counted = fitting.is_countable(other)
+        if counted is not None and self.countable not in (None, counted):
+            return False
+        if not self.neutral and fitting.is_any(other, WORDS.people):
+            return False  # "a woman with his dog"
+        return (
+            fitting.is_usual(other)
+            and fitting.can_replace(self.noun, other)
+            and not (self.countable and other in WORDS.plural_nouns)
+            and all(_fits(adjective, other) for adjective in self.adjectives)
+            and (not self.before or fitting.follows(self.before, other))
+            and fitting.can_take(self.verb, self.noun, other)
+        )
+
+
+def _is_listed(sentence: Sentence, start: int, end: int) -> bool:
+    """Whether a phrase is one of several, or only said to be there: "a desk next to a printer"."""
+    tokens = sentence.tokens
+    before = sentence.word(start - 1)
+    if before == "to" and start > 1:
+        before = tokens[start - 2].lower
+    after = sentence.word(end)
+    return before in WORDS.beside or before == "," or after in ("and", "or", ",")
+
+
+def _fits(adjective: str, noun: str) -> bool:
+    """As the lexicon says, and for a participle, as captions do: no "rolling pitcher"."""
+    if lexicon.meanings(adjective, "ADJ"):
+        return fitting.is_said_of(adjective, noun)
+    return fitting.is_in_captions(adjective, noun)
+
+
+def _preposition(sentence: Sentence, place: int) -> str:
+    """A preposition, "of" with the word before it: "cup of"."""
+    word = sentence.tokens[place].lower
+    return f"{sentence.tokens[place - 1].lower} of" if word == "of" and place else word
+
+
+# --- relations and verbs --------------------------------------------------------------------------
+
+
 def relation_slot(sentence: Sentence, place: int) -> Slot | None:
     """The relation that begins at a token: a preposition of the lexicon, or a verb."""
     token = sentence.tokens[place]
@@ -65,16 +237,16 @@ def relation_slot(sentence: Sentence, place: int) -> Slot | None:
     if where[1] - where[0] == 1 and token.tag not in ("IN", "RP"):
         return None  # "an outside restaurant"
     word = sentence.words(*where)
-    return Slot(where, word, "ADP", "rel", object_of(sentence, where[1]))
+    return Slot(where, word, "ADP", "rel", sentence.object_of(where[1]))
 
 
 def _verb_slot(sentence: Sentence, place: int) -> Slot | None:
-    lemma = sentence.lemma(place)
+    lemma = sentence.lemmas[place]
     if place + 1 < len(sentence.tokens):
         phrase = f"{lemma} {sentence.tokens[place + 1].lower}"
         if lexicon.meanings(phrase, "VERB"):
             return Slot((place, place + 2), phrase, "VERB", "rel")
-    return Slot((place, place + 1), lemma, "VERB", "rel", object_of(sentence, place + 1))
+    return Slot((place, place + 1), lemma, "VERB", "rel", sentence.object_of(place + 1))
 
 
 def _fixed(sentence: Sentence, where: Range) -> bool:
@@ -83,25 +255,25 @@ def _fixed(sentence: Sentence, where: Range) -> bool:
     before = sentence.tokens[start - 1] if start else None
     if end - start == 1 and before is not None and before.tag == "VBN":
         return sentence.tokens[start].lower in ("of", "by", "with", "in", "to", "for")
-    return not is_place_for(sentence, end)
+    return not sentence.is_place_for(end)
 
 
-# --- attributes and numbers ----------------------------------------------------------------------
+# --- attributes and numbers --------------------------------------------------------------------
 
 
 @lru_cache(1)  # several rules ask in turn
 def _attributes(sentence: Sentence) -> list[Choice]:
     """Adjectives, and materials before a noun ("brick wall")."""
     tokens = sentence.tokens
-    places = attributes(sentence)
+    places = sentence.attributes()
     for i, (token, after) in enumerate(pairwise(tokens)):
         if token.tag == "NN" and after.tag in NOUNS and fitting.fields_of(token.lower, "ADJ"):
             places.append(i)
     found = []
     for i in places:
-        noun = noun_described(sentence, i)
-        name = name_of(sentence, noun) if noun >= 0 else said_of(sentence, i)
-        slot = Slot((i, i + 1), sentence.lemma(i), "ADJ", "att", name)
+        noun = sentence.noun_described(i)
+        name = sentence.name_of(noun) if noun >= 0 else sentence.said_of(i)
+        slot = Slot((i, i + 1), sentence.lemmas[i], "ADJ", "att", name)
         known = noun >= 0 or fitting.is_noun(name)
         if not name or not known or _is_name(sentence, slot):
             continue
@@ -123,7 +295,7 @@ def _contradicts(sentence: Sentence, place: int, other: str) -> bool:
 
 def _is_name(sentence: Sentence, slot: Slot) -> bool:
     """ "hot dog", "flat screen": a part of a name."""
-    after = sentence.lemma(slot.where[1]) if slot.where[1] < len(sentence.tokens) else ""
+    after = sentence.lemmas[slot.where[1]] if slot.where[1] < len(sentence.tokens) else ""
     if lexicon.is_listed(f"{slot.word} {after}") or lexicon.is_listed(f"{slot.word} {slot.noun}"):
         return True
     meanings = lexicon.meanings(slot.word, "ADJ")
@@ -137,16 +309,16 @@ def _numbers(sentence: Sentence) -> list[Choice]:
     if any(token.lower in WORDS.counted for token in tokens):
         return found
     for i, token in enumerate(tokens):
-        noun = noun_described(sentence, i) if token.tag == "CD" else -1
+        noun = sentence.noun_described(i) if token.tag == "CD" else -1
         if token.lower in _NUMBERS and noun >= 0 and tokens[noun].tag == "NNS":
             place = _NUMBERS.index(token.lower)
             near = [*range(max(0, place - 2), place), *range(place + 1, place + 3)]
-            slot = Slot((i, i + 1), token.lower, "NUM", "count", name_of(sentence, noun))
+            slot = Slot((i, i + 1), token.lower, "NUM", "count", sentence.name_of(noun))
             found += [(slot, _NUMBERS[other]) for other in near if other < len(_NUMBERS)]
     return found
 
 
-# --- relations -----------------------------------------------------------------------------------
+# --- relations ---------------------------------------------------------------------------------
 
 
 @lru_cache(1)
@@ -168,7 +340,7 @@ def _relations(sentence: Sentence) -> list[Choice]:
 
 def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
     tokens, (start, end) = sentence.tokens, slot.where
-    phrase = noun_phrase_after(sentence, end)
+    phrase = sentence.noun_phrase_after(end)
     if phrase is None or start == 0 or tokens[phrase[1] - 1].tag == "NN" == tokens[end].tag:
         return  # "on bank", "in bed"
     if phrase[1] < len(tokens) and tokens[phrase[1]].lower in ("of", "'s"):
@@ -176,8 +348,8 @@ def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
     before = start - 1
     while before and tokens[before].tag in ("RB", "RP"):
         before -= 1
-    verb = sentence.lemma(before) if tokens[before].pos == "VERB" else ""
-    verbs = (sentence.lemma(i) for i, token in enumerate(tokens) if token.pos == "VERB")
+    verb = sentence.lemmas[before] if tokens[before].pos == "VERB" else ""
+    verbs = (sentence.lemmas[i] for i, token in enumerate(tokens) if token.pos == "VERB")
     if not WORDS.staying.issuperset(verbs) and slot.word not in WORDS.paths:
         return  # "riding up a pool on a skateboard"
     subject = _subject(sentence, before + 1)
@@ -185,7 +357,7 @@ def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
         return  # "a trick on a skateboard"
     if slot.word == "down" and any(lemma.startswith(_SLIDING) for lemma in sentence.lemmas):
         return  # "snowboarding up a hill"
-    name = name_of(sentence, phrase[1] - 1)
+    name = sentence.name_of(phrase[1] - 1)
     several = tokens[phrase[1] - 1].tag == "NNS"  # on one tray, and next to another
     for other in fitting.places_for(slot.word, name, subject, verb):
         if not (several and other == "next to") and other not in sentence.text.lower():
@@ -197,7 +369,7 @@ def _subject(sentence: Sentence, end: int) -> str:
     tags = [token.tag for token in sentence.tokens]
     heads = (i for i in range(end - 1, -1, -1) if tags[i] in NOUNS)
     nouns = [i for i in heads if i + 1 == len(tags) or tags[i + 1] not in NOUNS]
-    names = [name_of(sentence, i) for i in nouns]
+    names = [sentence.name_of(i) for i in nouns]
     animate = (name for name in names if fitting.is_any(name, WORDS.animate))
     if names and sentence.tokens[end - 1].pos == "NOUN":
         return names[0]  # "a man with a cat on his lap"
@@ -209,7 +381,7 @@ def _doings(sentence: Sentence, slot: Slot) -> Iterator[str]:
     if tokens[start].tag == "VBN" or (tokens[start].tag == "VBG" and _inside(sentence, start)):
         return
     subject = _subject(sentence, start)
-    verbs = {sentence.lemma(i) for i, token in enumerate(tokens) if token.pos == "VERB"}
+    verbs = {sentence.lemmas[i] for i, token in enumerate(tokens) if token.pos == "VERB"}
     rest = verbs - {slot.word.partition(" ")[0]}
     for other in _done(sentence, slot, subject):
         # "lying on a beach trying to catch": with what else is done, one can sit or stand
@@ -226,15 +398,15 @@ def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
     after = tokens[end] if end < len(tokens) else None
     if after is None or after.lower in ("and", ",", ".", "while"):
         yield from fitting.doings_for(slot.word, subject, "", "")
-    elif starts_phrase(sentence, end):
-        phrase = noun_phrase_after(sentence, end)
+    elif sentence.starts_phrase(end):
+        phrase = sentence.noun_phrase_after(end)
         end = phrase[1] if phrase is not None else len(tokens)
         rest = tokens[end] if end < len(tokens) else None
         said = rest is not None and (  # "a pizza being served", "a board down a ramp"
             rest.tag in ("VBG", "VBN") or rest.lower in WORDS.paths | {"from", "to"}
         )
-        if phrase is not None and not said and not starts_phrase(sentence, end):
-            yield from fitting.verbs_for(slot.word, name_of(sentence, phrase[1] - 1), subject)
+        if phrase is not None and not said and not sentence.starts_phrase(end):
+            yield from fitting.verbs_for(slot.word, sentence.name_of(phrase[1] - 1), subject)
     elif after.tag == "IN" and after.lower not in WORDS.particles - {
         "around",
         "over",
@@ -242,8 +414,8 @@ def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
         "up",
     }:
         where = prepositions().at(sentence, end)
-        if where is not None and starts_phrase(sentence, where[1]):
-            place = object_of(sentence, where[1])
+        if where is not None and sentence.starts_phrase(where[1]):
+            place = sentence.object_of(where[1])
             if place in WORDS.abstract | WORDS.states:
                 return  # "jumping in the air"
             yield from fitting.doings_for(slot.word, subject, after.lower, place)
@@ -254,7 +426,7 @@ def _inside(sentence: Sentence, verb: int) -> bool:
     return verb > 0 and sentence.tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
 
 
-# --- drafts --------------------------------------------------------------------------------------
+# --- drafts ------------------------------------------------------------------------------------
 
 
 def _ways(sentence: Sentence, choices: Sequence[Choice], rng: Random) -> Ways:
@@ -262,11 +434,9 @@ def _ways(sentence: Sentence, choices: Sequence[Choice], rng: Random) -> Ways:
     count = min(_TRIES[choices[0][0].subtype], len(left))
     for slot, other in rng.sample(left, count):
         token = sentence.tokens[slot.where[0]]
-        form = (
-            other if other in WORDS.plural_nouns else in_form_of(token, other, _tag(sentence, slot))
-        )
+        form = other if other in WORDS.plural_nouns else token.form_of(other, _tag(sentence, slot))
         if form:
-            yield Draft(rewrite(sentence, (Put(*slot.where, form),)), "replace", slot.subtype)
+            yield Draft(sentence.rewrite((Put(*slot.where, form),)), "replace", slot.subtype)
 
 
 def _tag(sentence: Sentence, slot: Slot) -> str:
@@ -278,8 +448,7 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
     return sentence.tokens[slot.where[1] - 1 if slot.pos == "NOUN" else slot.where[0]].tag
 
 
-def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     for choices in (
         siblings(sentence),
         _attributes(sentence),
@@ -290,8 +459,7 @@ def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]
             yield _ways(sentence, choices, rng)
 
 
-def _svlc(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _svlc(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     choices = [*_attributes(sentence), *_relations(sentence)]
     found = [fitting.fields_of(slot.word, slot.pos) for slot, _ in choices]
     for fields in _SVLC.values() if choices else ():

@@ -1,4 +1,4 @@
-"""Reversals, which keep the meaning: conjuncts and the two sides of a relation.
+"""Reversals, which keep the meaning: conjuncts, the two sides of a relation, the place first.
 
 `conjuncts`: "a sink, toilet and shower", "a sink, shower and toilet". What stands on either side of
 "and" is exchanged if that cannot change the meaning: two adjectives, two noun phrases, two
@@ -7,6 +7,9 @@ participles with their objects.
 `converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
 are exchanged without another change: "a dog next to a cat", "a cat next to a dog". Where there is
 no converse, the place is spoken of first: "a cat on a chair", "a chair with a cat on it".
+
+`fronted`: "A man is cooking in a kitchen", "In a kitchen, a man is cooking"; "A dog sits on a
+bench", "On a bench sits a dog"; "A dog sitting on a bench", "Sitting on a bench is a dog".
 """
 
 from __future__ import annotations
@@ -18,30 +21,26 @@ from typing import Final
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import (
-    Range,
-    is_worn,
-    noun_phrase_after,
-    noun_phrase_before,
-    prepositions,
-)
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     FINITE,
     NOUNS,
     Put,
+    Range,
     Sentence,
-    rewrite,
-    span_text,
+    prepositions,
 )
 from counterpoint.generation.registry import Draft, Rule, Ways
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,
     clause,
+    exist_plural,
+    has_article,
     is_counted,
     is_open,
     is_person,
+    is_scene,
     is_verb,
     last_place,
     may_be_verb,
@@ -61,8 +60,7 @@ _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
-def _conjuncts(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _conjuncts(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     ways = [
         way
         for place, token in enumerate(sentence.tokens)
@@ -99,11 +97,11 @@ def _adjectives(sentence: Sentence, joint: int) -> str:
 
 
 def _noun_phrases(sentence: Sentence, joint: int) -> str:
-    right = noun_phrase_after(sentence, joint + 1) or _mistagged(sentence, joint + 1)
-    left = noun_phrase_before(sentence, joint)
+    right = sentence.noun_phrase_after(joint + 1) or _mistagged(sentence, joint + 1)
+    left = sentence.noun_phrase_before(joint)
     if left is None or right is None or not _ends_well(sentence, left, right):
         return _clauses(sentence, joint, right)
-    if _bound(sentence, right) or lexicon.meanings(sentence.lemma(joint - 1), "ADJ"):
+    if _bound(sentence, right) or lexicon.meanings(sentence.lemmas[joint - 1], "ADJ"):
         return ""  # "a small gold and black tower": gold is a colour here
     if _shares_noun(sentence, right) or is_verb(sentence, right[1] - 1):
         return ""
@@ -126,7 +124,7 @@ def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
     end = sentence.end
     if right is None or right[1] >= end or tokens[right[1]].tag != "VBG":
         return ""
-    left = noun_phrase_after(sentence, 0)
+    left = sentence.noun_phrase_after(0)
     if left is None or tokens[left[1]].tag != "VBG" or _bound(sentence, (joint + 1, end)):
         return ""
     if any(t.lower in (*WORDS.joints, ",") for t in (*tokens[:joint], *tokens[joint + 1 : end])):
@@ -167,8 +165,8 @@ def _ends_well(sentence: Sentence, left: Range, right: Range) -> bool:
         return False
     if left[0] > 0:  # "with trees and bushes near them", not "has a floor and wood on the wall"
         return right[1] + 1 < len(tokens) and tokens[right[1] + 1].tag == "PRP"
-    place = noun_phrase_after(sentence, right[1] + 1)
-    return not (place and is_worn(sentence, place[1] - 1))  # "a dog and a person in a jacket"
+    place = sentence.noun_phrase_after(right[1] + 1)
+    return not (place and sentence.is_worn(place[1] - 1))  # "a dog and a person in a jacket"
 
 
 def _bound(sentence: Sentence, where: Range) -> bool:
@@ -196,7 +194,7 @@ def _part_of_more(sentence: Sentence, left: Range, right: Range) -> bool:
         for start, _ in (left, right)
     ]
     if before.lower == "of":  # "a mixture of rice and broccoli", not "cream of wheat and milk"
-        return bare[0] != bare[1] or sentence.lemma(left[0] - 2) not in WORDS.mixed
+        return bare[0] != bare[1] or sentence.lemmas[left[0] - 2] not in WORDS.mixed
     if before.tag == ",":
         return bare[0] != bare[1]  # "a phone, watch and a pen"
     if before.lower == "with":  # not "filled with furniture and a window"
@@ -233,10 +231,10 @@ def _loses_article(sentence: Sentence, left: Range, right: Range) -> bool:
 
 
 def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
-    first, second = (span_text(sentence, *where) for where in (left, right))
+    first, second = (sentence.span_text(*where) for where in (left, right))
     if first.lower() == second.lower():
         return ""
-    return rewrite(sentence, (Put(*left, second), Put(*right, first)))
+    return sentence.rewrite((Put(*left, second), Put(*right, first)))
 
 
 CONJUNCTS: Final = Rule(
@@ -244,8 +242,7 @@ CONJUNCTS: Final = Rule(
 )
 
 
-def _converse(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _converse(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     found = [draft for draft in (_sides_turned(sentence), _place_turned(sentence)) if draft]
     rng.shuffle(found)
     yield found
@@ -268,8 +265,8 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     if not other:
         return None
     copula = relation[0] - 1 if tokens[relation[0] - 1].lower in WORDS.all_copulas else None
-    left = noun_phrase_before(sentence, relation[0] if copula is None else copula)
-    right = noun_phrase_after(sentence, relation[1])
+    left = sentence.noun_phrase_before(relation[0] if copula is None else copula)
+    right = sentence.noun_phrase_after(relation[1])
     end = sentence.end
     if left is None or right is None or left[0] != 0 or right[1] != end:
         return None
@@ -280,14 +277,14 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
         return None  # "a bus drives near a park"
     loud = tokens[relation[0]].text.isupper() and len(tokens[relation[0]].text) > 1
     puts = [
-        Put(*left, span_text(sentence, *right)),
+        Put(*left, sentence.span_text(*right)),
         Put(*relation, other.upper() if loud else other),
-        Put(*right, span_text(sentence, *left)),
+        Put(*right, sentence.span_text(*left)),
     ]
     plural = [tokens[where[1] - 1].tag == "NNS" for where in (left, right)]
     if copula is not None and plural[0] != plural[1]:
         puts.append(Put(copula, copula + 1, _NUMBER[tokens[copula].lower]))
-    return Draft(rewrite(sentence, puts), "swap" if symmetric else "paraphrase", "rel")
+    return Draft(sentence.rewrite(puts), "swap" if symmetric else "paraphrase", "rel")
 
 
 def _place_turned(sentence: Sentence) -> Draft | None:
@@ -300,7 +297,7 @@ def _place_turned(sentence: Sentence) -> Draft | None:
     where = last_place(sentence, said)
     if where is None or sentence.words(*where) not in WORDS.turned:
         return None
-    posture = where[0] == said.head + 1 and sentence.lemma(said.head) in WORDS.still
+    posture = where[0] == said.head + 1 and sentence.lemmas[said.head] in WORDS.still
     if not (where[0] == said.head or (posture and said.said in ("doing", "done"))):
         return None
     place = phrase_at(sentence, where[1])
@@ -309,13 +306,13 @@ def _place_turned(sentence: Sentence) -> Draft | None:
     pronoun = _pronoun(sentence, place)
     if not pronoun or sentence.tokens[place.start].lower == "other":
         return None
-    if sentence.lemma(place.noun) in WORDS.abstract:
+    if sentence.lemmas[place.noun] in WORDS.abstract:
         return None  # "standing in a row"
     link = ("have" if place.plural else "has") if said.copula >= 0 else "with"
-    what = span_text(sentence, said.subject.start, said.subject.end)
-    text = f"{span_text(sentence, where[1], said.end)} {link} {what} "
-    text += f"{span_text(sentence, said.head, where[1])} {pronoun}"
-    return Draft(rewrite(sentence, (Put(0, said.end, text),)), "paraphrase", "rel")
+    what = sentence.span_text(said.subject.start, said.subject.end)
+    text = f"{sentence.span_text(where[1], said.end)} {link} {what} "
+    text += f"{sentence.span_text(said.head, where[1])} {pronoun}"
+    return Draft(sentence.rewrite((Put(0, said.end, text),)), "paraphrase", "rel")
 
 
 def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
@@ -327,7 +324,7 @@ def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
     place = what.end
     if (
         place < said.end
-        and sentence.lemma(place) in WORDS.still
+        and sentence.lemmas[place] in WORDS.still
         and tokens[place].tag in _PARTICIPLES
     ):
         place += 1
@@ -336,13 +333,13 @@ def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
         return None
     if not (is_open(sentence, said.subject) and is_open(sentence, what)):
         return None
-    text = span_text(sentence, said.head + 1, where[1])
-    text += f" {span_text(sentence, said.subject.start, said.subject.end)}"
-    return Draft(rewrite(sentence, (Put(0, said.end, text),)), "paraphrase", "rel")
+    text = sentence.span_text(said.head + 1, where[1])
+    text += f" {sentence.span_text(said.subject.start, said.subject.end)}"
+    return Draft(sentence.rewrite((Put(0, said.end, text),)), "paraphrase", "rel")
 
 
 def _pronoun(sentence: Sentence, phrase: NounPhrase) -> str:
-    lemma = sentence.lemma(phrase.noun)
+    lemma = sentence.lemmas[phrase.noun]
     if phrase.plural:
         return "them"
     if is_counted(sentence, phrase.noun):
@@ -358,4 +355,90 @@ CONVERSE: Final = Rule(
     "3",
     'a relation told from its other side: "a cup left of a plate", "a plate right of a cup"',
     _converse,
+)
+
+
+# --- the place first ------------------------------------------------------------------------------
+
+
+_BOUND: Final = frozenset({"PRP", "PRP$", "WDT", "WP", "EX"})
+
+
+def _fronted(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    found = clause(sentence)
+    if found is None or found.there or any(t.tag in _BOUND for t in sentence.tokens):
+        return
+    if not has_article(sentence, found.subject):
+        return
+    ways = [*_inverted(sentence, found), *_place_first(sentence, found)]
+    rng.shuffle(ways)
+    yield ways
+
+
+def _inverted(sentence: Sentence, said: Clause) -> Iterator[Draft]:
+    """What is said, then the subject."""
+    tokens, subject = sentence.tokens, said.subject
+    where = last_place(sentence, said)
+    if where is None or tokens[subject.start].lower in ("the", "this", "these"):
+        return
+    be = "are" if subject.joined or exist_plural(sentence, subject) else "is"
+    be = tokens[said.copula].lower if said.copula >= 0 else be
+    who = sentence.span_text(subject.start, subject.end)
+    if said.said == "place" and where[0] == said.head:
+        yield _moved(sentence, said, (said.head, said.end), be, who)
+    elif where[0] == said.head + 1 and sentence.lemmas[said.head] in WORDS.resting:
+        if said.said == "does":
+            yield _moved(sentence, said, (where[0], said.end), tokens[said.head].lower, who)
+        elif said.said in ("doing", "done"):
+            yield _moved(sentence, said, (said.head, said.end), be, who)
+
+
+def _moved(sentence: Sentence, said: Clause, first: Range, verb: str, who: str) -> Draft:
+    text = f"{sentence.span_text(*first)} {verb} {who}"
+    same = said.copula >= 0 or said.said == "does"  # no word is new
+    return Draft(sentence.rewrite((Put(0, said.end, text),)), "swap" if same else "paraphrase")
+
+
+def _place_first(sentence: Sentence, said: Clause) -> Iterator[Draft]:
+    """The place, a comma, and all else: only a place of all that is spoken of."""
+    tokens = sentence.tokens
+    where = last_place(sentence, said)
+    if said.said not in ("doing", "does", "done") or where is None:
+        return
+    noun = phrase_at(sentence, where[1])
+    if noun is None or not is_scene(sentence.lemmas[noun.noun]):
+        return
+    if sentence.words(*where) not in WORDS.settings or not _is_whole(sentence, said, where[0]):
+        return
+    verb = tokens[said.head].text
+    if said.copula < 0 and said.said != "does":
+        verb = f"{'are' if said.subject.plural else 'is'} {verb}"
+    elif said.copula >= 0:
+        verb = f"{tokens[said.copula].text} {verb}"
+    middle = f" {sentence.span_text(said.head + 1, where[0])}" if said.head + 1 < where[0] else ""
+    who = sentence.span_text(said.subject.start, said.subject.end)
+    text = f"{sentence.span_text(where[0], said.end)}, {who} {verb}{middle}"
+    same = said.copula >= 0 or said.said == "does"
+    yield Draft(sentence.rewrite((Put(0, said.end, text),)), "swap" if same else "paraphrase")
+
+
+def _is_whole(sentence: Sentence, said: Clause, place: int) -> bool:
+    """Whether subject and verb stand without the place: "grazing", "riding a horse"."""
+    if place == said.head + 1:
+        lemma = sentence.lemmas[said.head]
+        return lemma not in WORDS.resting | WORDS.copulas | WORDS.shown
+    if sentence.lemmas[said.head] not in WORDS.contact:
+        return False
+    object_ = phrase_at(sentence, said.head + 1)
+    if sentence.lemmas[said.end - 1] in WORDS.skies:
+        return False
+    return object_ is not None and object_.end == place
+
+
+FRONTED: Final = Rule(
+    "fronted",
+    "positive",
+    "1",
+    'the place first: "in a kitchen, a man is cooking", "on a bench sits a dog"',
+    _fronted,
 )

@@ -11,15 +11,8 @@ from typing import Final
 
 from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.lists import WORDS, keys_of
-from counterpoint.generation.language.phrases import (
-    Range,
-    is_worn,
-    noun_described,
-    noun_phrase_after,
-)
-from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Sentence
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Range, Sentence
 from counterpoint.generation.rules import fitting
-from counterpoint.generation.rules.siblings import name_of
 
 _UNLIKE: Final = "implausible: unlike kinds"
 _PART: Final = "implausible: part of a phrase"
@@ -65,10 +58,10 @@ def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
 
 def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
     """Why persons cannot change places: each has to fit what is said of the other."""
-    lemmas = {sentence.lemma(place) for place in range(len(sentence.tokens))}
+    lemmas = {sentence.lemmas[place] for place in range(len(sentence.tokens))}
     if not WORDS.gendered.isdisjoint(token.lower for token in sentence.tokens):
         return _PRONOUN
-    names = [sentence.lemma(where[1] - 1) for where in (first, second)]
+    names = [sentence.lemmas[where[1] - 1] for where in (first, second)]
     anybody = all(
         kind != "person" or name in WORDS.anybody for kind, name in zip(kinds, names, strict=True)
     )
@@ -77,7 +70,7 @@ def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tupl
     for where, name in ((first, names[1]), (second, names[0])):
         place = where[0] - 1
         while place >= 0 and sentence.tokens[place].tag in ADJECTIVES:
-            word = sentence.lemma(place)
+            word = sentence.lemmas[place]
             grown = name not in WORDS.young and "size" in fitting.fields_of(word, "ADJ")
             if grown or not fitting.is_said_of(word, name):
                 return _UNFIT  # "a small adult", "an old kid"
@@ -89,7 +82,7 @@ def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tupl
 def kind_of(sentence: Sentence, where: Range) -> str:
     """The kind of things that a noun with its modifiers stands for; empty if it is not known."""
     noun = where[1] - 1
-    words = [*(token.lower for token in sentence.tokens[where[0] : noun]), sentence.lemma(noun)]
+    words = [*(token.lower for token in sentence.tokens[where[0] : noun]), sentence.lemmas[noun]]
     names = (" ".join(words[place:]) for place in range(max(0, len(words) - 2), len(words)))
     return next((kind for name in names if (kind := _kind(name))), "")
 
@@ -108,13 +101,13 @@ def _is_part(sentence: Sentence, where: Range) -> bool:
     after = tokens[end] if end < len(tokens) else None
     if after is not None and (after.lower == "of" or after.tag in (*NOUNS, *_PARTED)):
         return True
-    if sentence.lemma(end - 1) in WORDS.abstract:
+    if sentence.lemmas[end - 1] in WORDS.abstract:
         return True
     if start and tokens[start].tag in NOUNS and is_name(sentence, start - 1):
         return True
     place = phrase_start(sentence, start)
     if place and tokens[place - 1].lower == "of":
-        return place < 2 or sentence.lemma(place - 2) not in WORDS.abstract
+        return place < 2 or sentence.lemmas[place - 2] not in WORDS.abstract
     return False
 
 
@@ -125,7 +118,7 @@ def is_name(sentence: Sentence, place: int) -> bool:
         return True
     if tokens[place].tag not in (*ADJECTIVES, "VBG", "VBN"):
         return False
-    return _is_name(tokens[place].lower, tokens[place + 1].lower, sentence.lemma(place + 1))
+    return _is_name(tokens[place].lower, tokens[place + 1].lower, sentence.lemmas[place + 1])
 
 
 @lru_cache(1 << 14)
@@ -152,10 +145,10 @@ def _is_same(sentence: Sentence, first: Range, second: Range) -> bool:
 
     Or whether one is said twice: "a boy and a girl beside another boy".
     """
-    one, two = (sentence.lemma(where[1] - 1) for where in (first, second))
+    one, two = (sentence.lemmas[where[1] - 1] for where in (first, second))
     tokens = sentence.tokens
     if any(
-        sentence.lemma(place) in (one, two)
+        sentence.lemmas[place] in (one, two)
         for place, token in enumerate(tokens)
         if token.tag in NOUNS and place not in (first[1] - 1, second[1] - 1)
     ):
@@ -168,22 +161,22 @@ def _is_same(sentence: Sentence, first: Range, second: Range) -> bool:
 
 def _words(sentence: Sentence, where: Range) -> set[str]:
     """The nouns of a phrase."""
-    return {sentence.lemma(i) for i in range(*where) if sentence.tokens[i].tag in NOUNS}
+    return {sentence.lemmas[i] for i in range(*where) if sentence.tokens[i].tag in NOUNS}
 
 
 def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
     """Why the words between two phrases forbid that they change places."""
     places = range(first[1], phrase_start(sentence, second[0]))
     between = [sentence.tokens[place] for place in places]
-    lemmas = {sentence.lemma(place) for place in places}
+    lemmas = {sentence.lemmas[place] for place in places}
     listed = ("CCONJ", "PUNCT", "DET", "NOUN", "ADJ")
     if all(
-        token.pos in listed or _kind(sentence.lemma(place)) == kinds[0]
+        token.pos in listed or _kind(sentence.lemmas[place]) == kinds[0]
         for place, token in zip(places, between, strict=True)
     ):
         return "" if kinds[0] == "clothes" and _differ(sentence, first, second) else _LIST
     if kinds[0] == "clothes":
-        names = {sentence.lemma(where[1] - 1) for where in (first, second)}
+        names = {sentence.lemmas[where[1] - 1] for where in (first, second)}
         return (
             _UNFIT if names & WORDS.of_some else "" if _differ(sentence, first, second) else _SAME
         )
@@ -193,7 +186,7 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return _LINKED
     if _are_places(sentence, first, second):
         return ""
-    verbs = {sentence.lemma(place) for place in places if sentence.tokens[place].pos == "VERB"}
+    verbs = {sentence.lemmas[place] for place in places if sentence.tokens[place].pos == "VERB"}
     alone = bool(verbs) and not any(token.tag in NOUNS for token in between)
     if alone and verbs <= WORDS.watching:
         return _MUTUAL  # who is looked at may look back
@@ -202,7 +195,7 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
     if kinds[0] not in WORDS.loose_kinds or lemmas & {"as", "like"}:
         return _LINKED
     if lemmas & WORDS.care and any(
-        sentence.lemma(where[1] - 1) in WORDS.young for where in (first, second)
+        sentence.lemmas[where[1] - 1] in WORDS.young for where in (first, second)
     ):
         return _LINKED
     if kinds[0] == "vehicle" and lemmas & WORDS.hauling:
@@ -225,7 +218,7 @@ def _is_carrier(sentence: Sentence, where: Range) -> bool:
         return False
     if kind_of(sentence, where) == "animal" and sentence.tokens[place].lower in ("on", "onto"):
         return True
-    return sentence.lemma(place) in WORDS.riding
+    return sentence.lemmas[place] in WORDS.riding
 
 
 def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
@@ -236,7 +229,7 @@ def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
     """
     tokens = sentence.tokens
     last = range(max(start, end - 3), end)
-    words = [sentence.lemma(i) if tokens[i].pos == "VERB" else tokens[i].lower for i in last]
+    words = [sentence.lemmas[i] if tokens[i].pos == "VERB" else tokens[i].lower for i in last]
     names = [" ".join(words[place:]) for place in range(len(words))]
     if not any(lexicon.may_be_symmetric(name) for name in names):
         return False
@@ -245,11 +238,11 @@ def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
     if words[-1] == "by" and end - 2 >= start and tokens[end - 2].tag == "VBN":
         return False  # "scared by"
     verbs = [i for i in range(start, end - 1) if tokens[i].pos == "VERB"]
-    verbs = [i for i in verbs if sentence.lemma(i) not in WORDS.grazing]
+    verbs = [i for i in verbs if sentence.lemmas[i] not in WORDS.grazing]
     if any(_object(sentence, i + 1) == "object" for i in verbs):
         return False
-    worn = noun_phrase_after(sentence, start + 1) if tokens[start].lower == "in" else None
-    return worn is None or not is_worn(sentence, worn[1] - 1)
+    worn = sentence.noun_phrase_after(start + 1) if tokens[start].lower == "in" else None
+    return worn is None or not sentence.is_worn(worn[1] - 1)
 
 
 def _differ(sentence: Sentence, first: Range, second: Range) -> bool:
@@ -307,7 +300,7 @@ def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
         return _VERB
     if tokens[first[0]].tag != tokens[second[0]].tag or tokens[first[0]].tag not in _ACTIONS:
         return _VERB
-    if not all(lexicon.meanings(sentence.lemma(where[0]), "VERB") for where in (first, second)):
+    if not all(lexicon.meanings(sentence.lemmas[where[0]], "VERB") for where in (first, second)):
         return _VERB
     subjects = [_subject(sentence, where[0]) for where in (first, second)]
     if subjects[0] not in WORDS.actors or subjects[0] != subjects[1]:
@@ -317,7 +310,7 @@ def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
         return _VERB
     if followed[0] != "object":
         return ""
-    phrases = [noun_phrase_after(sentence, where[1]) for where in (first, second)]
+    phrases = [sentence.noun_phrase_after(where[1]) for where in (first, second)]
     kinds = [kind_of(sentence, phrase) if phrase else "" for phrase in phrases]
     return "" if kinds[0] == kinds[1] != "" else _VERB  # "wearing a boy holding a tie"
 
@@ -346,18 +339,18 @@ def _object(sentence: Sentence, place: int) -> str:
     return "object" if token.pos in ("DET", "NOUN", "ADJ", "NUM", "PRON") else "end"
 
 
-# --- adjectives ----------------------------------------------------------------------------------
+# --- adjectives --------------------------------------------------------------------------------
 
 
 def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
     """Why two adjectives cannot change places: each has to fit the noun of the other."""
     one, two = first[0], second[0]
-    nouns = noun_described(sentence, one), noun_described(sentence, two)
+    nouns = sentence.noun_described(one), sentence.noun_described(two)
     if -1 in nouns or nouns[0] == nouns[1]:
         return _UNFIT
     if _is_shaded(sentence, one) or _is_shaded(sentence, two):
         return _PART
-    words = sentence.lemma(one), sentence.lemma(two)
+    words = sentence.lemmas[one], sentence.lemmas[two]
     if not lexicon.exclude(*words):
         return _UNLIKE  # "a white sink in a small bathroom": both may be true of both
     if any(has_one_colour(sentence, noun) for noun in nouns):
@@ -365,7 +358,7 @@ def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
     fields = [{m.field for m in lexicon.meanings(word, "ADJ")} for word in words]
     if not (_joins(sentence, one, fields[1]) and _joins(sentence, two, fields[0])):
         return _UNLIKE
-    same = sentence.lemma(nouns[0]) == sentence.lemma(nouns[1])
+    same = sentence.lemmas[nouns[0]] == sentence.lemmas[nouns[1]]
     if same and is_mutual(sentence, nouns[0] + 1, phrase_start(sentence, two)):
         return _MUTUAL  # "a young man riding with an older man"
     if _describes(sentence, words[1], nouns[0]) or _describes(sentence, words[0], nouns[1]):
@@ -376,7 +369,7 @@ def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
 
 def has_one_colour(sentence: Sentence, noun: int) -> bool:
     """Whether a thing has a colour of its own: a stop sign, a traffic light."""
-    return sentence.lemma(noun) == "light" or sentence.tokens[max(noun - 1, 0)].lower == "stop"
+    return sentence.lemmas[noun] == "light" or sentence.tokens[max(noun - 1, 0)].lower == "stop"
 
 
 def _joins(sentence: Sentence, place: int, fields: set[str]) -> bool:
@@ -384,13 +377,13 @@ def _joins(sentence: Sentence, place: int, fields: set[str]) -> bool:
     tokens = sentence.tokens
     for near in (place - 1, place + 1):  # "a green white truck"
         if 0 <= near < len(tokens) and tokens[near].tag in ADJECTIVES:
-            senses = lexicon.meanings(sentence.lemma(near), "ADJ")
+            senses = lexicon.meanings(sentence.lemmas[near], "ADJ")
             if not fields.isdisjoint(meaning.field for meaning in senses):
                 return False
     for near, other in ((place - 1, place - 2), (place + 1, place + 2)):
         if not 0 <= other < len(tokens) or tokens[near].lower not in ("and", ","):
             continue
-        senses = lexicon.meanings(sentence.lemma(other), "ADJ")
+        senses = lexicon.meanings(sentence.lemmas[other], "ADJ")
         if tokens[other].tag in ADJECTIVES and fields.isdisjoint(m.field for m in senses):
             return False
     return True
@@ -400,7 +393,7 @@ def _describes(sentence: Sentence, word: str, noun: int) -> bool:
     """Whether a word stands before a noun already: "a black and white dog, a black frisbee"."""
     place = noun - 1
     while place >= 0 and sentence.tokens[place].tag in (*ADJECTIVES, *NOUNS, "CC", ",", "VBN"):
-        if sentence.lemma(place) == word:
+        if sentence.lemmas[place] == word:
             return True
         place -= 1
     return False
@@ -426,4 +419,4 @@ def fits(sentence: Sentence, adjective: str, noun: int) -> bool:
         fitting.fields_of(adjective, "ADJ")
     ) and not plausibility.shipped().count(adjective, sentence.tokens[noun].lower):
         return False  # "a residential jet"
-    return fitting.is_said_of(adjective, name_of(sentence, noun))
+    return fitting.is_said_of(adjective, sentence.name_of(noun))

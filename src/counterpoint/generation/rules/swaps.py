@@ -26,24 +26,8 @@ from typing import Final, NamedTuple
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import (
-    Range,
-    attributes,
-    noun_described,
-    noun_phrases,
-    things,
-    whole,
-)
-from counterpoint.generation.language.sentences import (
-    ADJECTIVES,
-    NOUNS,
-    Sentence,
-    Token,
-    plain,
-    swap,
-)
+from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Range, Sentence, Token
 from counterpoint.generation.registry import Draft, Rule, Ways
-from counterpoint.generation.rules.siblings import name_of
 from counterpoint.generation.rules.swappable import (
     fits,
     has_one_colour,
@@ -61,7 +45,7 @@ _NAMES: Final = frozenset({*NOUNS, "NNP", "NNPS"})
 
 
 def _chunks(sentence: Sentence) -> list[Range]:
-    return [(start, end) for start, end in noun_phrases(sentence) if end - start > 2]
+    return [(start, end) for start, end in sentence.noun_phrases() if end - start > 2]
 
 
 def _single(fits: Callable[[Token], bool]) -> Callable[[Sentence], list[Range]]:
@@ -123,8 +107,7 @@ _GROUPS: Final[tuple[tuple[str, Spans, Unlike], ...]] = (
 )
 
 
-def _negclip(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _negclip(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     groups = [
         (subtype, spans, unlike)
         for subtype, find, unlike in _GROUPS
@@ -135,11 +118,7 @@ def _negclip(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Way
 
 
 def _swapped(
-    sentence: Sentence,
-    pairs: list[tuple[Range, Range]],
-    subtype: str,
-    unlike: Unlike,
-    rng: Random,
+    sentence: Sentence, pairs: list[tuple[Range, Range]], subtype: str, unlike: Unlike, rng: Random
 ) -> Ways:
     """Texts with two spans exchanged; those of unlike spans come last."""
     rng.shuffle(pairs)
@@ -150,21 +129,20 @@ def _swapped(
     ]
     different.sort(key=lambda found: bool(found[0]))  # stable
     return (
-        Draft(swap(sentence, *pair), "swap", subtype, odd=odd) for odd, pair in different[:_TRIES]
+        Draft(sentence.swap(*pair), "swap", subtype, odd=odd) for odd, pair in different[:_TRIES]
     )
 
 
-def _crepe(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     tags = [token.tag for token in sentence.tokens]
-    nouns = things(sentence)
+    nouns = sentence.things()
     objects = [
-        (whole(sentence, a), whole(sentence, b))
+        (sentence.whole(a), sentence.whole(b))
         for a, b in combinations(nouns, 2)
         if tags[a] == tags[b]
     ]
     yield _swapped(sentence, objects, "obj", unlike_nouns, rng)
-    owners = [(i, noun_described(sentence, i)) for i in attributes(sentence)]
+    owners = [(i, sentence.noun_described(i)) for i in sentence.attributes()]
     different = [
         ((a, a + 1), (b, b + 1))
         for (a, one), (b, two) in combinations(owners, 2)
@@ -199,10 +177,9 @@ class _Bound(NamedTuple):
     pos: str
 
 
-def _bind(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del words
+def _bind(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     found = [
-        swap(sentence, (a.place, a.place + 1), (b.place, b.place + 1))
+        sentence.swap((a.place, a.place + 1), (b.place, b.place + 1))
         for a, b in combinations(sorted(_bound(sentence)), 2)
         if _can_exchange(sentence, a, b)
     ]
@@ -219,11 +196,11 @@ def _bound(sentence: Sentence) -> Iterator[_Bound]:
         for i, token in enumerate(tokens[:-1])
         if token.tag == "NN" and tokens[i + 1].tag in NOUNS and lexicon.meanings(token.lower, "ADJ")
     ]
-    for pos, places in (("NUM", numbers), ("ADJ", [*attributes(sentence), *nouns])):
+    for pos, places in (("NUM", numbers), ("ADJ", [*sentence.attributes(), *nouns])):
         for place in places:
-            noun = noun_described(sentence, place)
+            noun = sentence.noun_described(place)
             if noun >= 0 and not _is_joined(sentence, place):
-                yield _Bound(place, sentence.lemma(place), noun, name_of(sentence, noun), pos)
+                yield _Bound(place, sentence.lemmas[place], noun, sentence.name_of(noun), pos)
 
 
 def _is_joined(sentence: Sentence, place: int) -> bool:
@@ -311,8 +288,7 @@ SHUFFLES: Final[tuple[Shuffle, ...]] = (
 )
 
 
-def _shuffle(sentence: Sentence, vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
-    del vocabulary
+def _shuffle(sentence: Sentence, _vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
     words, tags, ending = _words(sentence)
     blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # double spaces are kept
     for shuffle in SHUFFLES if len(words) > 1 else ():
@@ -325,7 +301,7 @@ def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
     tags: list[str] = []
     end = -1
     for number, token in enumerate(sentence.tokens):
-        text = plain(sentence, number)
+        text = sentence.plain(number)
         if token.start == end:
             words[-1] += text
         else:

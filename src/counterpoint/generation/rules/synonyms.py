@@ -1,35 +1,99 @@
-"""`synonyms`: one word of a caption is replaced by a synonym of the lexicon."""
+"""Words replaced by words that say the same, and how often common edits are made.
+
+`synonyms`: one word of a caption is replaced by a synonym of the lexicon.
+
+`determiners`: "two dogs", "2 dogs", "a pair of dogs"; "several", "a number of"; "each other", "one
+another".
+
+Without limits the edits of a few common words would be most texts of a method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from counterpoint._util.english import article
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.phrases import (
-    Range,
-    attributes,
-    said_of,
-    starts_phrase,
-    things,
-)
+from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
+    Phrases,
     Put,
+    Range,
     Sentence,
-    in_form_of,
-    is_plural,
 )
-from counterpoint.generation.registry import Rule, Ways
-from counterpoint.generation.rules.clauses import is_person
-from counterpoint.generation.rules.edits import Rewording, drafts, is_joined, is_repeated
+from counterpoint.generation.language.words import is_plural
+from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.rules.clauses import is_alive, is_counted, is_person, phrase_at
 from counterpoint.generation.rules.replacement import relation_slot
+
+SHARE: Final = 0.5  # of a hundred captions, those in which an edit is made
+# In how many of a hundred captions of COCO and Flickr8k an edit could be made, where this is more
+# than `SHARE` (studies/edit_shares.py --rates).
+RATES: Final[dict[str, float]] = TABLES["rates"]
+
+
+class Rewording(NamedTuple):
+    """What is replaced, the words before and after, and why the new text may be false."""
+
+    put: Put
+    old: str
+    new: str
+    doubt: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.old} > {self.new}"
+
+
+def drafts(
+    sentence: Sentence, edits: list[Rewording], subtype: str, rng: Random, spare: float
+) -> Ways:
+    """The drafts of these edits, rare ones first, and common ones marked or left out.
+
+    An edit is made with the probability that gives it a small share of all captions, and marked as
+    common in others up to `spare` of a hundred. It depends on the caption alone, so pieces can be
+    made in any order.
+    """
+    rng.shuffle(edits)
+    found = [(edit, rng.random() * RATES.get(edit.name, 0)) for edit in edits]
+    if any(rate > SHARE for edit, rate in found if not edit.doubt):
+        found = [(edit, rate) for edit, rate in found if not edit.doubt]  # doubts are no way out
+    found = [(edit, rate) for edit, rate in found if rate <= spare]
+    found.sort(key=lambda one: (bool(one[0].doubt), one[1] > SHARE))  # stable
+    return (
+        Draft(sentence.rewrite((edit.put,)), "replace", subtype, edit.doubt, common=rate > SHARE)
+        for edit, rate in found  # written when they are asked for: most are not
+    )
+
+
+def is_repeated(sentence: Sentence, where: Range, word: str, synonym: str) -> bool:
+    """Whether the caption would name one thing by two words: "a hot dog and a hotdog"."""
+    others = [t.lower for t in (*sentence.tokens[: where[0]], *sentence.tokens[where[1] :])]
+    rest = f" {' '.join(others)} "
+    if f" {synonym} " in rest or f" {synonym}s " in rest:
+        return True
+    named = sentence.tokens[where[0]].tag in _NAMES
+    return named and (f" {word} " in rest or f" {word}s " in rest)
+
+
+def is_joined(sentence: Sentence, place: int) -> bool:
+    """A part of "black and white", of "dark blue" or of "blue-green"."""
+    tokens = sentence.tokens
+    around = [tokens[i].lower for i in (place - 1, place + 1) if 0 <= i < len(tokens)]
+    return any(word in WORDS.colour_joints for word in around)
+
+
+_NAMES: Final = NOUNS | ADJECTIVES
+
+
+# --- synonyms of the lexicon ----------------------------------------------------------------------
+
 
 _SPARE: Final = 4.0  # of a hundred captions, those that may get an edit if they get no other text
 _PARTS: Final = NOUNS | {"VB", "VBP"}
@@ -53,7 +117,7 @@ def _lexicon(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Way
 
 
 def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
-    for i in things(sentence):
+    for i in sentence.things():
         where, name = _name(sentence, i)
         if where is None or _other_sense(sentence, where, name):
             continue
@@ -70,7 +134,7 @@ def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording
 
 def _name(sentence: Sentence, noun: int) -> tuple[Range | None, str]:
     """The noun with its name: "cell phone", "pants"; none for a part of a compound."""
-    tokens, lemma = sentence.tokens, sentence.lemma(noun)
+    tokens, lemma = sentence.tokens, sentence.lemmas[noun]
     if noun and (tokens[noun - 1].lower, lemma) in _pairs():
         inside = noun > 1 and tokens[noun - 2].tag in NOUNS
         return (None if inside else (noun - 1, noun + 1)), f"{tokens[noun - 1].lower} {lemma}"
@@ -83,7 +147,7 @@ def _name(sentence: Sentence, noun: int) -> tuple[Range | None, str]:
 @cache
 def _pairs() -> frozenset[tuple[str, str]]:
     """The nouns of two words in the lexicon."""
-    every = (word for field in lexicon.fields().values() for m in field for word in m.offered())
+    every = (word for field in lexicon.fields().values() for m in field for word in m.offered)
     names = (tuple(word.split()) for word in every)
     return frozenset((name[0], name[1]) for name in names if len(name) == 2)
 
@@ -136,9 +200,9 @@ def _odd(sentence: Sentence, where: Range, synonym: str) -> bool:
 
 
 def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
-    for i in attributes(sentence):
-        described = said_of(sentence, i)
-        lemma = sentence.lemma(i)
+    for i in sentence.attributes():
+        described = sentence.said_of(i)
+        lemma = sentence.lemmas[i]
         if not described or _is_fixed(sentence, i, described) or is_joined(sentence, i):
             continue
         for synonym in words.synonyms(lemma, "ADJ", described):
@@ -147,7 +211,7 @@ def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewor
 
 def _is_fixed(sentence: Sentence, place: int, noun: str) -> bool:
     """ "the back ground", "middle aged", "medium sized"; no "littler", no "a little help"."""
-    tokens, lemma = sentence.tokens, sentence.lemma(place)
+    tokens, lemma = sentence.tokens, sentence.lemmas[place]
     after = sentence.word(place + 1)
     if lemma in ("back", "rear") or tokens[place].tag in ("JJR", "JJS"):
         return True
@@ -182,12 +246,12 @@ def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Reword
             continue  # "from inside a car"
         if slot.word in WORDS.other_methods:
             continue
-        if slot.word == "up against" and i and sentence.lemma(i - 1) == "line":
+        if slot.word == "up against" and i and sentence.lemmas[i - 1] == "line":
             continue
-        if slot.word == "lay" and (token.lower == "laid" or starts_phrase(sentence, slot.where[1])):
+        if slot.word == "lay" and (token.lower == "laid" or sentence.starts_phrase(slot.where[1])):
             continue  # "laid out", "laying bricks"
         if slot.word.startswith(("crouch", "squat")) and not is_person(
-            sentence.lemma(max(0, i - 1))
+            sentence.lemmas[max(0, i - 1)]
         ):
             continue
         for synonym in words.synonyms(slot.word, slot.pos, slot.noun):
@@ -216,9 +280,7 @@ def _first_words(pos: str, doubtful: bool) -> frozenset[str]:
     for meaning in (meaning for field in lexicon.fields().values() for meaning in field):
         sure = (*meaning.words, *meaning.narrower)
         if meaning.pos == pos and (doubtful or meaning.sure or len(sure) > 1):
-            found.update(
-                word.partition(" ")[0] for word in (meaning.offered() if doubtful else sure)
-            )
+            found.update(word.partition(" ")[0] for word in (meaning.offered if doubtful else sure))
     return frozenset(found)
 
 
@@ -226,7 +288,7 @@ def _put(
     sentence: Sentence, where: Range, word: str, synonym: lexicon.Synonym, tag: str | None = None
 ) -> Iterator[Rewording]:
     token, start = sentence.tokens[where[0]], where[0]
-    form = in_form_of(token, synonym.text, tag)
+    form = token.form_of(synonym.text, tag)
     if form and token.tag in ADJECTIVES and sentence.tokens[start - 1].lower in ("a", "an"):
         start, form = start - 1, f"{article(form)} {form}"  # it stays: "a wood table"
     if word == "lie" and synonym.text == "lay":
@@ -238,3 +300,96 @@ def _put(
 
 
 LEXICON: Final = Rule("synonyms", "positive", "5", "a synonym of the lexicon", _lexicon)
+
+
+# --- how many -------------------------------------------------------------------------------------
+
+
+_NUMBERS: Final[dict[str, str]] = TABLES["figures"]
+_DIGITS: Final = {digit: word for word, digit in _NUMBERS.items()}
+_AMOUNTS: Final[dict[str, list[str]]] = TABLES["amounts_before_plurals"]
+_ANYWHERE: Final[dict[str, list[str]]] = TABLES["anywhere"]
+# Of captions with these words, the share in which they are replaced.
+_KEPT: Final = {"two": 0.2, "three": 0.5, "several": 0.5}
+_STARTS: Final = frozenset({"DT", "PRP$", "CD", "PDT", "IN", "TO"})
+_PHRASES: Final = (*_AMOUNTS, *_ANYWHERE, *_NUMBERS, *_DIGITS)
+_KNOWN: Final = Phrases(_PHRASES)
+_FIRST: Final = frozenset(phrase.split()[0] for phrase in _PHRASES) - {"a", "an"}
+_SECOND: Final = frozenset(p.split()[1] for p in _PHRASES if p.startswith(("a ", "an ")))
+
+
+def _determiners(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    puts: list[tuple[Put, float]] = []
+    place = 0
+    while place < len(sentence.tokens):
+        where = _KNOWN.at(sentence, place) if _may_start(sentence, place) else None
+        if where is not None:
+            puts += _amounts(sentence, *where)
+        place = place + 1 if where is None else where[1]
+    rng.shuffle(puts)
+    drafts = [(put, rng.random() > keep) for put, keep in puts]
+    drafts.sort(key=lambda draft: draft[1])
+    yield (
+        Draft(sentence.rewrite((put,)), "replace", "att", common=common) for put, common in drafts
+    )
+
+
+def _may_start(sentence: Sentence, place: int) -> bool:
+    """Every caption has an "a": a look at the next word saves most of the search."""
+    tokens = sentence.tokens
+    word = tokens[place].lower
+    if word in ("a", "an"):
+        return place + 1 < len(tokens) and tokens[place + 1].lower in _SECOND
+    return word in _FIRST
+
+
+def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, float]]:
+    tokens = sentence.tokens
+    name = sentence.words(start, end)
+    before = tokens[start - 1].tag if start else ""
+    if start and tokens[start - 1].lower in ("so", "too", "how", "as", "very"):
+        return  # "so many"
+    if start == 0 and name in _DIGITS:
+        return  # a figure does not say whether a sentence begins with a capital
+    if name.endswith(" of") and name in _ANYWHERE and any(t.pos == "VERB" for t in tokens[:start]):
+        return  # "taking a picture of"
+    others: Sequence[str]
+    if name in _ANYWHERE:
+        others = _ANYWHERE[name]
+    elif end == len(tokens) or tokens[end].tag == "HYPH" or before in ("HYPH", "DT", "PRP$"):
+        return
+    else:
+        others = _of_plural(sentence, name, end)
+    after = tokens[end].tag if end < len(tokens) else ""
+    if name == "all of the" and after not in (*NOUNS, *ADJECTIVES):
+        return
+    for other in others:
+        text = other.upper() if sentence.text.isupper() else other
+        yield Put(start, end, text), _KEPT.get(name, 1.0)
+
+
+def _of_plural(sentence: Sentence, name: str, place: int) -> Sequence[str]:
+    """What may replace an amount before this noun phrase."""
+    phrase = phrase_at(sentence, place)
+    if phrase is None or not is_counted(sentence, phrase.noun):
+        return ()
+    if sentence.tokens[place].tag in _STARTS:
+        return ()
+    alive = is_alive(sentence.lemmas[phrase.noun])
+    number = _NUMBERS.get(name, _DIGITS.get(name, ""))
+    if sum(token.tag == "CD" for token in sentence.tokens) > 1:
+        number = ""  # not "three cats and 2 dogs"
+    after = sentence.word(phrase.end)
+    pair = alive and after not in ("and", ",", "or")  # "two men and a woman"
+    others = _AMOUNTS.get(name, ()) if name not in WORDS.pairs or pair else ()
+    # A sentence does not begin with a figure.
+    return (*others, number) if number and (place > 1 or name in _DIGITS) else others
+
+
+DETERMINERS: Final = Rule(
+    "determiners",
+    "positive",
+    "2",
+    'other words for how many: "two dogs", "2 dogs", "a pair of dogs"',
+    _determiners,
+)
