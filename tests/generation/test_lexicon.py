@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 from hypothesis import given, strategies as st
+from rule_support import read_examples
 
 from counterpoint.benchmarks import SYNONYMS
 from counterpoint.generation.language import lexicon
@@ -16,6 +17,7 @@ MEANINGS = [meaning for field in lexicon.fields().values() for meaning in field]
 WORDS = sorted({word for m in MEANINGS for word in (*m.offered, *m.also)})
 HEADS = [(m.head, m.pos) for m in MEANINGS]
 words = st.sampled_from(WORDS)
+EXAMPLES = read_examples("lexicon")
 LISTS = resources.files("counterpoint.generation.language") / "words"
 
 COCO = """person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light,
@@ -140,21 +142,7 @@ def test_the_converse_of_a_converse_is_the_word_or_means_the_same():
 
 
 def test_converses():
-    for relation, other in [
-        ("above", "below"),
-        ("left of", "right of"),
-        ("to the left of", "to the right of"),
-        ("on the left of", "on the right of"),
-        ("in front of", "behind"),
-        ("over", "under"),
-        ("beneath", "over"),
-        ("on top of", "under"),
-        ("on", ""),
-        ("in", ""),
-        ("next to", ""),
-        ("red", ""),
-        ("no such relation", ""),
-    ]:
+    for relation, other in EXAMPLES["converses"]:
         assert lexicon.converse(relation) == other
 
 
@@ -182,26 +170,7 @@ def test_relations_are_found_the_longest_first():
 # --- the papers
 
 
-LEMMAS = {
-    "hanging": "hang",
-    "dangling": "dangle",
-    "holding": "hold",
-    "grasping": "grasp",
-    "riding": "ride",
-    "riding on": "ride on",
-    "traveling on": "travel on",
-    "sitting": "sit",
-    "walking": "walk",
-    "strolling": "stroll",
-    "wearing": "wear",
-    "wears": "wear",
-    "eating": "eat",
-    "ingesting": "ingest",
-    "looking": "look",
-    "gazing": "gaze",
-    "smiling": "smile",
-    "standing": "stand",
-}
+LEMMAS = dict(EXAMPLES["lemmas"])
 
 
 def test_every_pair_of_the_hard_positives_paper_may_be_the_same():
@@ -214,13 +183,7 @@ def test_every_pair_of_the_hard_positives_paper_may_be_the_same():
 
 
 def test_what_svlc_takes_for_different_may_be_the_same():
-    for alike in [
-        ("big", "large", "huge", "giant", "massive"),
-        ("brown", "tan", "beige"),
-        ("on", "over", "above"),
-        ("small", "little", "tiny"),
-        ("near", "next to", "beside", "by"),
-    ]:
+    for alike in EXAMPLES["what_svlc_takes_for_different_may_be_the_same"]:
         for one, other in combinations(alike, 2):
             if {one, other} != {
                 "brown",
@@ -297,14 +260,7 @@ def test_a_shade_is_narrower_than_its_colour():
 
 
 def test_a_shade_is_offered_only_with_nouns_that_it_fits():
-    for colour, noun, shade in [
-        ("red", "hair", "crimson"),
-        ("red", "bus", "crimson"),
-        ("blue", "jeans", "sapphire"),
-        ("blue", "jean", "sapphire"),
-        ("black", "cat", "ebony"),
-        ("white", "sheep", "ivory"),
-    ]:
+    for colour, noun, shade in EXAMPLES["a_shade_is_offered_only_with_nouns_that_it_fits"]:
         assert shade not in texts(colour, "ADJ", noun)
 
 

@@ -173,16 +173,6 @@ class Ranker(Protocol):
         """For each caption and text: how much more plausible the text is, in nats."""
 
 
-class NgramRanker:
-    """By an n-gram model."""
-
-    def __init__(self, model: plausibility.Plausibility) -> None:
-        self.model, self.version = model, model.version
-
-    def gains(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        return [self.model.gain(caption, text) for caption, text in pairs]
-
-
 class BlindRanker:
     """By a blind model, whose score is the mean of a text's words."""
 
@@ -216,32 +206,28 @@ def open_ranker(name: str) -> Ranker | None:
     if is_model(name):
         return BlindRanker(name)
     shipped = name == SHIPPED
-    return NgramRanker(plausibility.shipped() if shipped else plausibility.load(Path(name)))
+    return plausibility.shipped() if shipped else plausibility.load(Path(name))
 
 
 def _rank(changes: Sequence[_Change], ranker: Ranker) -> None:
-    """Put the drafts of some changes into the order of trying, in one call of the ranker."""
-    rows = [(one, _first(one.drafts)) for one in changes if one.rule.name not in _UNRANKED]
-    asked = dict.fromkeys(
-        (one.source.caption, draft.text)
-        for one, drafts in rows
-        for draft in drafts
-        if not draft.odd
-    )
+    """Put the drafts of some changes into the order of trying, in one call of the ranker.
+
+    Of the odd ones, which come last, one is enough to be counted.
+    """
+    rows: list[tuple[_Change, list[Draft]]] = []
+    asked: dict[tuple[str, str], None] = {}
+    for one in changes:
+        if one.rule.name not in _UNRANKED:
+            rows.append((one, []))
+            for draft in islice(one.drafts, _DRAFTS):
+                rows[-1][1].append(draft)
+                if draft.odd:
+                    break
+                asked[one.source.caption, draft.text] = None
     gains = dict(zip(asked, ranker.gains(list(asked)), strict=True))
     for one, drafts in rows:
         mine = [gains.get((one.source.caption, draft.text), 0.0) for draft in drafts]
         one.drafts = ranked(drafts, mine, one.seed)
-
-
-def _first(drafts: Iterable[Draft]) -> list[Draft]:
-    """The drafts that are ranked. Of the odd ones, which come last, one is enough to be counted."""
-    found: list[Draft] = []
-    for draft in islice(drafts, _DRAFTS):
-        found.append(draft)
-        if draft.odd:
-            break
-    return found
 
 
 def ranked(drafts: Sequence[Draft], gains: Sequence[float], seed: int) -> list[Draft]:

@@ -37,27 +37,15 @@ from counterpoint.generation.inputs.scene_graphs import (
     read_graphs,
     read_sizes,
 )
+from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.pairs import Kind, Pair, require_parquet, tabulate, write_pairs
 from counterpoint.generation.registry import GRAPH_METHODS, Draft
 from counterpoint.generation.run import Generated, with_counts
 
 SHARE: Final = 4  # each side of an object is at least 1/4 of the image's side
-# "Next to" holds both ways, and so, as far as one can tell, does "sitting next to". "Covered by"
-# and "filled with" do not.
-_POSTURES: Final = ("", "sitting", "standing", "parked", "walking", "lying", "laying", "leaning")
-_NEARNESS: Final = ("next to", "near", "beside", "by", "close to", "with", "alongside")
-SYMMETRIC: Final = frozenset(
-    f"{posture} {nearness}".strip() for posture in _POSTURES for nearness in _NEARNESS
-) | {
-    *("adjacent to", "across from", "along with", "and", "attached to", "between", "in between"),
-    *("connected to", "facing", "hugging", "kissing", "mixed with", "on the other side of"),
-    *("opposite", "playing with", "similar to", "talking to", "touching"),
+SYMMETRIC: Final = WORDS.symmetric_in_graphs | {
+    f"{posture} {relation}" for posture in WORDS.postures_in_graphs for relation in WORDS.nearness
 }
-# Visual Genome's annotators wrote free text: "has", "wears", "is on". After "the X is" a finite
-# verb is not English, and the error would say nothing about the image.
-_COPULAS: Final = frozenset({"is", "are", "was", "were"})
-_BARE_VERBS: Final = frozenset({"have", "wear", "hold", "ride", "eat", "sit", "stand", "had"})
-_NO_VERBS: Final = frozenset({"across", "towards", "besides", "versus", "less", "as"})
 _ROWS: Final = 10_000  # tabulated at a time
 
 
@@ -185,7 +173,7 @@ def attribution_pairs(
 def _after_is(relation: str) -> str:
     """The relation as it stands after "is": "is on" is "on"."""
     first, _, rest = relation.partition(" ")
-    return rest if first in _COPULAS else relation
+    return rest if first in WORDS.all_copulas else relation
 
 
 def _unfit_relation(graph: Graph, relation: Relation) -> str:
@@ -198,7 +186,9 @@ def _unfit_relation(graph: Graph, relation: Relation) -> str:
         return "the relation has no name"
     if name in SYMMETRIC:
         return "a symmetric relation"
-    if first in _BARE_VERBS or (first.endswith("s") and first not in _NO_VERBS):
+    # Visual Genome's annotators wrote free text: "has", "wears", "is on". After "the X is" a finite
+    # verb is not English, and the error would say nothing about the image.
+    if first in WORDS.bare_verbs or (first.endswith("s") and first not in WORDS.no_verbs):
         return "the relation is a finite verb, which does not go after 'is'"
     return _unfit_objects(graph, one, two) or _also_true(graph, one, name, two)
 

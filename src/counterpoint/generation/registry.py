@@ -59,30 +59,35 @@ class Rule:
     make: Make
 
 
+def rule(name: str, kind: Kind, version: str) -> Callable[[Make], Rule]:
+    """The rule that a function is; its docstring is the summary."""
+    return lambda make: Rule(name, kind, version, (make.__doc__ or "").strip(), make)
+
+
 _HOME: Final = "counterpoint.generation.rules"
 
 RULES: Final = Registry(
     "rule",
     "counterpoint.rules",
     {
-        "add": f"{_HOME}.additions:ADD",
-        "bind": f"{_HOME}.swaps:BIND",
-        "conjuncts": f"{_HOME}.reversal:CONJUNCTS",
-        "converse": f"{_HOME}.reversal:CONVERSE",
-        "crepe-negate": f"{_HOME}.negation:NEGATE",
-        "crepe-replace": f"{_HOME}.replacement:CREPE",
-        "crepe-swap": f"{_HOME}.swaps:CREPE",
-        "denials": f"{_HOME}.negation:DENIALS",
-        "determiners": f"{_HOME}.synonyms:DETERMINERS",
-        "framing": f"{_HOME}.framing:FRAMING",
-        "fronted": f"{_HOME}.reversal:FRONTED",
-        "hard-positives": f"{_HOME}.hard_positives:PAPER",
-        "negclip": f"{_HOME}.swaps:NEGCLIP",
-        "passive": f"{_HOME}.framing:PASSIVE",
-        "relative": f"{_HOME}.framing:RELATIVE",
-        "shuffle": f"{_HOME}.swaps:SHUFFLE",
-        "svlc": f"{_HOME}.replacement:SVLC",
-        "synonyms": f"{_HOME}.synonyms:LEXICON",
+        "add": f"{_HOME}.additions:add",
+        "bind": f"{_HOME}.swaps:bind",
+        "conjuncts": f"{_HOME}.reversal:conjuncts",
+        "converse": f"{_HOME}.reversal:converse",
+        "crepe-negate": f"{_HOME}.negation:crepe_negate",
+        "crepe-replace": f"{_HOME}.replacement:crepe_replace",
+        "crepe-swap": f"{_HOME}.swaps:crepe_swap",
+        "denials": f"{_HOME}.negation:denials",
+        "determiners": f"{_HOME}.synonyms:determiners",
+        "framing": f"{_HOME}.framing:framing",
+        "fronted": f"{_HOME}.reversal:fronted",
+        "hard-positives": f"{_HOME}.hard_positives:hard_positives",
+        "negclip": f"{_HOME}.swaps:negclip",
+        "passive": f"{_HOME}.framing:passive",
+        "relative": f"{_HOME}.framing:relative",
+        "shuffle": f"{_HOME}.swaps:shuffle",
+        "svlc": f"{_HOME}.replacement:svlc",
+        "synonyms": f"{_HOME}.synonyms:synonyms",
     },
 )
 

@@ -19,7 +19,7 @@ from counterpoint.cases import normal, read_words, shared_ends
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import is_known, lemmas
-from counterpoint.generation.pairs import Type
+from counterpoint.generation.pairs import Kind, Type
 
 Part = tuple[str, ...]
 
@@ -35,6 +35,19 @@ _STRAY: Final = re.compile(r"\s+(?=[.,;:!?](?:\s|$))")
 _FINAL: Final = re.compile(r"[\s.,;:!?…]*$")
 _MARKS: Final = ".!?…"
 _END: Final = re.compile(rf"[{_MARKS}]*\s*$")
+
+
+class Claim(NamedTuple):
+    """What a pair claims to be, and what else is known about its caption.
+
+    `others` are other true captions of the same image, `seen` the texts that this caption has
+    already, both as `normal` gives them.
+    """
+
+    kind: Kind
+    type: Type
+    others: Collection[Part] = ()
+    seen: Collection[Part] = ()
 
 
 class Exchange(NamedTuple):
@@ -144,21 +157,21 @@ def is_within(short: Sequence[str], long: Sequence[str]) -> bool:
 # --- the size of a change -------------------------------------------------------------------------
 
 
-def changed(change: TextChange) -> str:
+def changed(change: TextChange, _claim: Claim) -> str:
     """Rejects the caption itself, apart from case, spaces, marks and a/an."""
     if not change.new.words:
         return "no words"
     return "the caption itself" if normal(change.caption) == normal(change.text) else ""
 
 
-def duplicate(change: TextChange, seen: Collection[Part]) -> str:
+def duplicate(change: TextChange, claim: Claim) -> str:
     """Rejects a text that this caption already has, as `normal` gives it."""
-    return "made before" if seen and normal(change.text) in seen else ""
+    return "made before" if claim.seen and normal(change.text) in claim.seen else ""
 
 
-def minimal(change: TextChange, claimed: Type) -> str:
+def minimal(change: TextChange, claim: Claim) -> str:
     """Rejects a larger change than a text of its type may make."""
-    return _RULES[claimed](change)
+    return _SIZES[claim.type](change)
 
 
 def _reordered(change: TextChange) -> str:
@@ -230,7 +243,7 @@ def _turned_back(old: Part, new: Part) -> tuple[Part, Part]:
     return old[first : len(old) - second], new[second : len(new) - first]
 
 
-_RULES: Final[dict[Type, Callable[[TextChange], str]]] = {
+_SIZES: Final[dict[Type, Callable[[TextChange], str]]] = {
     "swap": _reordered,
     "shuffle": _reordered,
     "replace": _replaced,
@@ -276,7 +289,7 @@ def like(caption: str, text: str) -> str:
     return lead + body[: own.start()] + final[0]
 
 
-def looks_alike(change: TextChange) -> str:
+def looks_alike(change: TextChange, _claim: Claim) -> str:
     """Rejects another initial or end, or a space or capital that the caption would not have."""
     caption, text = _look(change.caption), _look(change.text)
     if caption != text:
@@ -369,12 +382,12 @@ def _shouts(text: str) -> bool:
     return text.isupper() and sum(c.isalpha() for c in text) > 4
 
 
-def articles(change: TextChange, claimed: Type) -> str:
+def articles(change: TextChange, claim: Claim) -> str:
     """Rejects a wrong a/an, a doubled word or a lost space that the caption does not have.
 
     A shuffle is not expected to be grammatical, so it always passes.
     """
-    if claimed == "shuffle":
+    if claim.type == "shuffle":
         return ""
     for fault, find in _SLIPS:
         found = find(change.text)
@@ -419,7 +432,7 @@ _SLIPS: Final[tuple[tuple[str, Callable[[str], tuple[str, ...]]], ...]] = (
 )
 
 
-def whole_words(change: TextChange) -> str:
+def whole_words(change: TextChange, _claim: Claim) -> str:
     """Rejects a broken word: "covered" to "covecrimson", "wetsuit" to "dampsuit"."""
     if change.same_bag:
         return ""

@@ -17,34 +17,31 @@ checks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise, product
 from typing import Final, NamedTuple
 
 from counterpoint.cases import normal
 from counterpoint.generation.checks.change import (
+    Claim,
+    Part,
     TextChange,
     articles,
     changed,
     duplicate,
-    find_exchange,
     like,
     looks_alike,
     minimal,
     uniform,
     whole_words,
 )
-from counterpoint.generation.checks.reordered import Same, fronted, same_list, same_meaning
+from counterpoint.generation.checks.reordered import reordered
 from counterpoint.generation.checks.replaced import (
+    bad_slot,
     doubt,
-    excluded_slot,
-    narrower_slot,
-    near_slot,
-    other_number,
     same_slot,
     say_the_same,
     unrelated,
-    unrelated_slot,
 )
 from counterpoint.generation.checks.statements import (
     converse_exchange,
@@ -58,34 +55,11 @@ from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import forms, key, lemmas, negations, numbers, role
 from counterpoint.generation.pairs import Kind, Type
 
-__all__ = [
-    "CHECKS",
-    "CheckResult",
-    "Claim",
-    "TextChange",
-    "check",
-    "like",
-    "normal",
-    "reasons",
-    "uniform",
-]
-Normal = tuple[str, ...]
+__all__ = ["CHECKS", "CheckResult", "Claim", "TextChange", "check", "like", "normal", "reasons"]
+__all__ += ["uniform"]
 _WHOLE: Final = 40  # with more changed words, no single slot or exchange is searched
 _CONTENT: Final = frozenset({"noun", "adjective", "verb", "number"})
 _NEW_WORDS: Final = ("replace", "add")  # types whose texts may say what another caption says
-
-
-class Claim(NamedTuple):
-    """What a pair claims to be, and what else is known about its caption.
-
-    `others` are other true captions of the same image, `seen` the texts that this caption has
-    already, both as `normal` gives them.
-    """
-
-    kind: Kind
-    type: Type
-    others: Collection[Normal] = ()
-    seen: Collection[Normal] = ()
 
 
 class CheckResult(NamedTuple):
@@ -100,43 +74,21 @@ class CheckResult(NamedTuple):
     doubt: str = ""
 
 
-def _meaning(change: TextChange, claim: Claim) -> str:
-    if claim.kind == "positive":
-        return disguised_negative(change)
-    found = disguised_positive(change, claim.type, claim.others)
-    if not found and claim.others and claim.type in _NEW_WORDS:
-        return "said by another caption" if said_by_another(change, claim.others) else ""
-    return found
-
-
-# The cheapest first; a reason is one of a few fixed texts, so that rejections can be counted.
-CHECKS: Final[dict[str, Callable[[TextChange, Claim], str]]] = {
-    "changed": lambda change, claim: changed(change),
-    "duplicate": lambda change, claim: duplicate(change, claim.seen),
-    "minimal": lambda change, claim: minimal(change, claim.type),
-    "whole-words": lambda change, claim: whole_words(change),
-    "articles": lambda change, claim: articles(change, claim.type),
-    "format": lambda change, claim: looks_alike(change),
-    "meaning": _meaning,
-}
-_ALL: Final = tuple(CHECKS)
-
-
 def check(
     caption: str,
     text: str,
     kind: Kind,
     type: Type,
-    others: Collection[Normal] = (),
-    seen: Collection[Normal] = (),
+    others: Collection[Part] = (),
+    seen: Collection[Part] = (),
 ) -> CheckResult:
     """Run the checks on a text until one fails. See `Claim`."""
     change, claim = TextChange(caption, text), Claim(kind, type, others, seen)
     for number, (name, find_fault) in enumerate(CHECKS.items()):
         fault = find_fault(change, claim)
         if fault:
-            return CheckResult(_ALL[:number], f"{name}: {fault}")
-    return CheckResult(_ALL, "", doubt(change) if kind == "positive" else "")
+            return CheckResult(tuple(CHECKS)[:number], f"{name}: {fault}")
+    return CheckResult(tuple(CHECKS), "", doubt(change) if kind == "positive" else "")
 
 
 def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
@@ -146,30 +98,34 @@ def reasons(caption: str, text: str, claim: Claim) -> dict[str, str]:
     return {name: fault for name, fault in faults.items() if fault}
 
 
-def disguised_positive(
-    change: TextChange, claimed: Type, others: Collection[tuple[str, ...]]
-) -> str:
-    """Why a text that should be false of the image may be true of it; empty if nothing says so."""
-    if others and normal(change.text) in others:
+def meaning(change: TextChange, claim: Claim) -> str:
+    """Why a negative may be true of the image, or a positive false; empty if nothing says so."""
+    if claim.kind == "positive":
+        return disguised_negative(change)
+    fault = ""
+    if claim.others and normal(change.text) in claim.others:
         return "another caption"
-    denied = negations(change.new.words) - negations(change.old.words)
-    if claimed == "negate" or denied:
-        return _denial(change)
-    if claimed == "add":
-        return "says it twice" if _says_twice(change) else ""
-    if change.same_bag or _same_keys(change):
-        same = _reordered(change)
-        if same and claimed == "shuffle" and same.reason == "perhaps same phrase":
-            return ""  # a shuffle may only be bad grammar
-        return same.reason if same else ""
-    if max(len(change.removed), len(change.inserted)) > _WHOLE:
-        return ""
-    if converse_exchange(change):
-        return "converse"
-    voice = passive(change)
-    if voice:
-        return "passive" if voice == "same" else ""
-    return same_slot(change)
+    if claim.type == "negate" or negations(change.new.words) != negations(change.old.words):
+        fault = _denial(change)
+    elif claim.type == "add":
+        fault = "says it twice" if _says_twice(change) else ""
+    elif change.same_bag or _same_keys(change):
+        same = reordered(change)
+        if same is not None:  # a shuffle may only be bad grammar
+            bad = claim.type == "shuffle" and same.reason == "perhaps same phrase"
+            fault = "" if bad else same.reason
+        elif converse_exchange(change):
+            fault = "symmetric"
+    elif max(len(change.removed), len(change.inserted)) <= _WHOLE:
+        if converse_exchange(change):
+            fault = "converse"
+        elif voice := passive(change):
+            fault = "passive" if voice == "same" else ""
+        else:
+            fault = same_slot(change)
+    if not fault and claim.others and claim.type in _NEW_WORDS:
+        return "said by another caption" if said_by_another(change, claim.others) else ""
+    return fault
 
 
 def disguised_negative(change: TextChange) -> str:
@@ -189,13 +145,13 @@ def disguised_negative(change: TextChange) -> str:
     if converse_exchange(change):
         return ""
     if change.same_bag or _same_keys(change):
-        same = _reordered(change)
+        same = reordered(change)
         if same is None:
             return "words moved"
         return "" if same.sure else same.reason
     if _sides(old) != _sides(new):
         return "left or right"
-    return turned(change) or _bad_slot(change) or _contradiction(change)
+    return turned(change) or bad_slot(change) or _contradiction(change)
 
 
 def _reframed(change: TextChange) -> bool:
@@ -207,33 +163,15 @@ def _reframed(change: TextChange) -> bool:
     if len(removed) != 1 or len(inserted) != 1:
         return False
     doing = removed[0] if removed[0].endswith("ing") else inserted[0]
-    return doing.endswith("ing") and role(doing) == "verb" and _share_lemma(removed[0], inserted[0])
-
-
-def _share_lemma(a: str, b: str) -> bool:
-    return not lemmas(a).isdisjoint(lemmas(b))
-
-
-def _bad_slot(change: TextChange) -> str:
-    if not change.removed or not change.inserted:
-        return ""
-    if other_number(change):
-        return "number"
-    if excluded_slot(change):
-        return "excluded"
-    if narrower_slot(change):
-        return "narrower"
-    if near_slot(change):
-        return "only near"
-    return "other word" if unrelated_slot(change) else ""
+    same = not lemmas(removed[0]).isdisjoint(lemmas(inserted[0]))
+    return same and doing.endswith("ing") and role(doing) == "verb"
 
 
 def _contradiction(change: TextChange) -> str:
     """In a text reworded in several places."""
     if moved_attribute(change):
         return "attribute moved"
-    lost = [word for word in change.lost if role(word) in _CONTENT]
-    gained = [word for word in change.gained if role(word) in _CONTENT]
+    lost, gained = _content(change.lost), _content(change.gained)
     exclude = lexicon.exclude
     pairs = product(map(_forms, lost), map(_forms, gained))
     if any(exclude(a, b) for old, new in pairs for a, b in product(old, new)):
@@ -242,6 +180,10 @@ def _contradiction(change: TextChange) -> str:
         # "walking in snow" and "chewing snow": one word of content for one.
         return "other word" if unrelated(_forms(lost[0]), _forms(gained[0])) else ""
     return ""
+
+
+def _content(words: Iterable[str]) -> list[str]:
+    return [word for word in words if role(word) in _CONTENT]
 
 
 def _forms(word: str) -> tuple[str, ...]:
@@ -258,22 +200,10 @@ def _same_keys(change: TextChange) -> bool:
     return 1 < len(old) == len(new) and sorted(map(key, old)) == sorted(map(key, new))
 
 
-def _reordered(change: TextChange) -> Same | None:
-    """Why the same words in another order may say the same."""
-    exchange = change.exchange
-    if exchange is None and not change.same_bag:
-        old, new = tuple(map(key, change.removed)), tuple(map(key, change.inserted))
-        exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
-    found = same_meaning(exchange) if exchange is not None else None
-    found = found or same_list(change) or fronted(change)
-    return found or (Same("symmetric", True) if converse_exchange(change) else None)
-
-
 def _denies_opposite(change: TextChange) -> bool:
     """Whether a word became "not" and a word that excludes it: "dirty", "not clean"."""
     new = change.new.words
-    lost = [word for word in change.lost if role(word) in _CONTENT]
-    gained = [word for word in change.gained if role(word) in _CONTENT]
+    lost, gained = _content(change.lost), _content(change.gained)
     if len(lost) != 1 or len(gained) != 1 or ("not", gained[0]) not in pairwise(new):
         return False
     return any(lexicon.exclude(a, b) for a, b in product(_forms(lost[0]), _forms(gained[0])))
@@ -295,7 +225,7 @@ def _denial(change: TextChange) -> str:
 def _says_twice(change: TextChange) -> bool:
     """Whether each word that was added repeats one that stands beside it ("a big large dog")."""
     new = change.new.words
-    added = [w for w in change.gained if role(w) in _CONTENT]
+    added = _content(change.gained)
     places = [(w, new.index(w)) for w in added]
     return bool(places) and all(
         any(
@@ -305,3 +235,15 @@ def _says_twice(change: TextChange) -> bool:
         )
         for word, place in places
     )
+
+
+# The cheapest first; a reason is one of a few fixed texts, so that rejections can be counted.
+CHECKS: Final[dict[str, Callable[[TextChange, Claim], str]]] = {
+    "changed": changed,
+    "duplicate": duplicate,
+    "minimal": minimal,
+    "whole-words": whole_words,
+    "articles": articles,
+    "format": looks_alike,
+    "meaning": meaning,
+}

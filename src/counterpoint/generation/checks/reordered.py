@@ -13,6 +13,7 @@ Each judge answers why the meaning may be the same, and whether that is sure; No
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -32,7 +33,7 @@ from counterpoint.generation.checks.conjuncts import (
 )
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.language.words import forms, lemmas, role
+from counterpoint.generation.language.words import forms, key, lemmas, role
 
 
 class Same(NamedTuple):
@@ -158,7 +159,7 @@ def symmetric(core: Part) -> bool | None:
 
 def _verb(core: Part) -> tuple[str, Part]:
     """A verb and what follows it and its particle: "curled up next to", "shaking hands with"."""
-    if len(core) < 2 or not (role(core[0]) == "verb" or lemmas(core[0]) & WORDS.relation_verbs):
+    if len(core) < 2 or not (lemmas(core[0]) & WORDS.relation_verbs or role(core[0]) == "verb"):
         return "", ()
     rest = core[1:]
     return core[0], rest[1:] if len(rest) > 1 and rest[0] in WORDS.relation_particles else rest
@@ -180,40 +181,57 @@ _TOGETHER: Final = frozenset(
 _JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
 _SHARED: Final = 3  # words on either side that both parts may share
 _ITEM: Final = 4  # words of an item in the middle of a list
-_JUDGES: Final = {"conjuncts": judge_conjuncts, "symmetric": judge_symmetric}
 
 
-def same_meaning(change: Exchange) -> Same | None:
-    """Whether the exchange keeps the meaning; None if it does not."""
-    if _one_phrase(change):
+def reordered(change: TextChange) -> Same | None:
+    """Why the same words in another order may say the same, but for a relation turned round."""
+    exchange = change.exchange
+    if exchange is None and not change.same_bag:
+        old, new = tuple(map(key, change.removed)), tuple(map(key, change.inserted))
+        exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
+    if exchange is None:
+        return same_list(change) or fronted(change)
+    if _one_phrase(exchange):
         return Same("same phrase", True)
-    if _garbled(change) or _two_details(change):
+    if _garbled(exchange) or _two_details(exchange):
         return Same("perhaps same phrase", False)
-    if _fronted(change):
+    if _fronted(exchange):
         return Same("same phrase", True)
-    between, marks = change.between, change.marks
-    left = min(shared_ends(change.before[::-1], between[::-1])[0], _SHARED)
-    right = min(shared_ends(between[: len(between) - left], change.after)[0], _SHARED)
-    place = len(change.before) + len(change.first)
-    for shared in range(right, -1, -1):  # "a small dog next to a big dog": `dog` is shared
-        for known in range(left, -1, -1):  # "two sinks next to two mirrors": `two` is
-            middle = between[shared : len(between) - known]
-            gaps = marks[place + shared : place + len(between) - known + 1]
-            joint = _joint(middle, gaps, change.first)
-            found = _JUDGES[joint](_context(change, known, middle, shared)) if joint else None
-            if found:
-                return found
-    return None
+    for context, gaps in _contexts(exchange):
+        core = bare_end(context.middle)
+        same = None
+        if _joins_conjuncts(core, gaps, exchange.first):
+            same = judge_conjuncts(context)
+        elif core and not (core[0] in WORDS.coordinators or is_mark(gaps[0])):
+            same = judge_symmetric(context) if symmetric(core) is not None else None
+        if same:
+            return same
+    return same_list(change) or fronted(change)
 
 
-def _context(change: Exchange, known: int, middle: Part, shared: int) -> Context:
-    """Both parts with the words that they share before and behind them."""
-    before, after = change.before, change.after
-    start, end = before[len(before) - known :], after[:shared]
-    first, second = start + change.first + end, start + change.second + end
-    return Context(
-        before[: len(before) - known], first, middle, second, after[shared:], change.marks
-    )
+def _contexts(change: Exchange) -> Iterator[tuple[Context, Part]]:
+    """Both parts with words that they share before and behind them, and the gaps between them.
+
+    In "a small dog next to a big dog" `dog` is shared, in "two sinks next to two mirrors" `two`.
+    """
+    before, between, after = change.before, change.between, change.after
+    left = min(shared_ends(before[::-1], between[::-1])[0], _SHARED)
+    right = min(shared_ends(between[: len(between) - left], after)[0], _SHARED)
+    place = len(before) + len(change.first)
+    for shared in range(right, -1, -1):
+        for known in range(left, -1, -1):
+            start, end = before[len(before) - known :], after[:shared]
+            yield (
+                Context(
+                    before[: len(before) - known],
+                    start + change.first + end,
+                    between[shared : len(between) - known],
+                    start + change.second + end,
+                    after[shared:],
+                    change.marks,
+                ),
+                change.marks[place + shared : place + len(between) - known + 1],
+            )
 
 
 def fronted(change: TextChange) -> Same | None:
@@ -329,16 +347,13 @@ def _two_details(change: Exchange) -> bool:
     return closed and not change.between and bool(change.before) and starts <= WORDS.details
 
 
-def _joint(middle: Part, gaps: Part, first: Part) -> str:
-    """What joins two parts: "and", a list, a symmetric relation, or nothing of the kind."""
-    core = bare_end(middle)
+def _joins_conjuncts(core: Part, gaps: Part, first: Part) -> bool:
+    """Whether two parts are joined by "and", by a mark, or by a list."""
     if not core:
-        return "conjuncts" if any(is_mark(gap) for gap in gaps) else ""
+        return any(map(is_mark, gaps))
     if core in _JOINED or all(word in WORDS.coordinators for word in core):
-        return "conjuncts"
-    if core[0] in WORDS.coordinators or is_mark(gaps[0]):
-        return "conjuncts" if _is_list(core, gaps, first) else ""
-    return "" if symmetric(core) is None else "symmetric"
+        return True
+    return (core[0] in WORDS.coordinators or is_mark(gaps[0])) and _is_list(core, gaps, first)
 
 
 def _is_list(core: Part, gaps: Part, first: Part) -> bool:

@@ -42,7 +42,8 @@ def same_slot(change: TextChange) -> str:
 
 def _likeness(old: Part, new: Part) -> str:
     """How close the readings of two slots are: "kind", "near", "synonym" or not at all."""
-    if not any_same(old, new) or (old and new and lexicon.exclude(old[0], new[0])):
+    same = any(lexicon.may_be_same(a, b) for a, b in product(old, new))
+    if not same or lexicon.exclude(old[0], new[0]):
         return ""  # as they stand; "spotted" excludes "plain", though a spot may be a plain
     if genera(old) & set(new) or genera(new) & set(old):
         return "kind"
@@ -136,35 +137,34 @@ def _amount(part: Part) -> tuple[int, int] | None:
     return (exact, exact) if exact else None
 
 
-def excluded_slot(change: TextChange) -> bool:
-    """Whether the inserted words contradict the removed ones."""
+def bad_slot(change: TextChange) -> str:
+    """Why the inserted words may be false where the removed ones are true; empty if they are not.
+
+    Where a narrower word replaces a wider one: a dog need not be a puppy.
+    """
+    if not change.removed or not change.inserted:
+        return ""
+    if _other_number(change):
+        return "number"
     old, new = readings(change.removed, change), readings(change.inserted, change)
-    return any(lexicon.exclude(a, b) for a, b in product(old, new)) and not any_same(old, new)
-
-
-def unrelated_slot(change: TextChange) -> bool:
-    """Whether the lexicon has both and no link between them."""
-    return unrelated(readings(change.removed, change), readings(change.inserted, change))
+    if any(lexicon.exclude(a, b) for a, b in product(old, new)) and not any_same(old, new):
+        return "excluded"
+    bare, other = forms(_bare(change.removed)), forms(_bare(change.inserted))
+    if genera(other) & set(bare) and not genera(bare) & set(other):
+        return "narrower"
+    if _only_near(old, new):
+        return "only near"
+    return "other word" if unrelated(old, new) else ""
 
 
 def unrelated(old: Part, new: Part) -> bool:
-    """The same of the readings of two words or phrases."""
+    """Whether the lexicon has both and no link between them."""
     both = any(map(lexicon.is_listed, old)) and any(map(lexicon.is_listed, new))
     return both and not any_same(old, new)
 
 
-def narrower_slot(change: TextChange) -> bool:
-    """Whether a narrower word replaces a wider one: a dog need not be a puppy."""
-    old, new = forms(_bare(change.removed)), forms(_bare(change.inserted))
-    return bool(genera(new) & set(old)) and not genera(old) & set(new)
-
-
-def near_slot(change: TextChange) -> bool:
-    """Whether the inserted words are near to the removed ones, but neither a synonym nor wider."""
-    return _only_near(readings(change.removed, change), readings(change.inserted, change))
-
-
 def _only_near(old: Part, new: Part) -> bool:
+    """Whether words are near to others, but neither synonyms nor wider."""
     if not any_same(old, new) or set(old) & set(new) or genera(old) & set(new):
         return False
     return not lexicon.share_meaning(old, new)
@@ -204,26 +204,23 @@ def readings(part: Part, change: TextChange) -> Part:
 
 @lru_cache(maxsize=1 << 12)
 def _readings(part: Part, before: Part, after: Part) -> Part:
-    bare = _bare(part)
-    found = dict.fromkeys(forms(bare))
-    found |= dict.fromkeys(forms(part))
+    bare, listed = _bare(part), _relation_words()
+
+    def in_relation(words: Part) -> bool:
+        """Whether each word is in some relation of several words."""
+        return not any(lemmas(word).isdisjoint(listed) for word in words)
+
+    found = dict.fromkeys((*forms(bare), *forms(part)))
     if len(bare) > 2 and bare[0] in WORDS.pieces and bare[1] == "of":
         found |= dict.fromkeys(forms(bare[2:]))
-    if all(_in_relation(word) for word in part):
+    if in_relation(part):
         for left in range(len(before) + 1):
             for right in range(len(after) + 1):
-                around = before[len(before) - left :], after[:right]
-                if (left or right) and all(_in_relation(w) for words in around for w in words):
-                    phrase = around[0] + part + around[1]
-                    if _is_relation(phrase):
-                        found |= dict.fromkeys(forms(phrase))
+                start, end = before[len(before) - left :], after[:right]
+                phrase = start + part + end
+                if phrase != part and in_relation(start + end) and _is_relation(phrase):
+                    found |= dict.fromkeys(forms(phrase))
     return tuple(found)[:_FORMS]
-
-
-@lru_cache(maxsize=1 << 14)
-def _in_relation(word: str) -> bool:
-    """Whether some relation of several words has this one in it."""
-    return not lemmas(word).isdisjoint(_relation_words())
 
 
 @cache
@@ -240,7 +237,7 @@ def _is_relation(phrase: Part) -> bool:
     )
 
 
-def other_number(change: TextChange) -> bool:
+def _other_number(change: TextChange) -> bool:
     """Whether one noun was made plural or singular, and nothing else."""
     old, new = _bare(change.removed), _bare(change.inserted)
     return (

@@ -48,13 +48,20 @@ def _known() -> dict[str, list[Part]]:
 
 @lru_cache(maxsize=4096)
 def places(words: Part) -> tuple[_Place, ...]:
-    """Every relation of the lexicon in a text: where it starts, where it ends, how it is listed."""
+    """Every relation of the lexicon in a text: where it starts, where it ends, how it is listed.
+
+    Of those that start at one word it is the longest.
+    """
     found, place = [], 1
     while place < len(words) - 1:
-        relation, size = _relation_at(words, place)
-        if size:
-            found.append((place, place + size, relation))
-        place += max(size, 1)
+        longest: Part = ()
+        for relation in _starting(words[place]):
+            size = len(relation)
+            if size > len(longest) and words[place + 1 : place + size] == relation[1:]:
+                longest = relation
+        if longest:
+            found.append((place, place + len(longest), " ".join(longest)))
+        place += max(len(longest), 1)
     return tuple(found)
 
 
@@ -66,16 +73,6 @@ def triples(words: Part) -> tuple[Triple, ...]:
         for start, end, relation in places(words)
     )
     return tuple(triple for triple in found if triple.first and triple.second)
-
-
-def _relation_at(words: Part, place: int) -> tuple[str, int]:
-    """The longest relation that starts here, as the lexicon has it, and its number of words."""
-    found: Part = ()
-    for relation in _starting(words[place]):
-        size = len(relation)
-        if size > len(found) and words[place + 1 : place + size] == relation[1:]:
-            found = relation
-    return " ".join(found), len(found)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -156,10 +153,10 @@ def _turned(before: _Stated, after: _Stated) -> str:
         if (second, first) in own:  # the caption itself says both: nothing can be told
             continue
         back, straight = said.get((second, first)), said.get((first, second))
-        if back and _alike(back, relation) and not lexicon.is_symmetric(relation):
+        if back and lexicon.may_be_same(back, relation) and not lexicon.is_symmetric(relation):
             return "arguments swapped"
         other = lexicon.converse(relation)
-        if straight and other and _alike(straight, other):
+        if straight and other and lexicon.may_be_same(straight, other):
             return "converse"
     return ""
 
@@ -219,12 +216,7 @@ def _turns_into(relation: str, other: str) -> bool:
     back = lexicon.converse(relation)
     if not back and lexicon.is_symmetric(relation):
         back = relation
-    return bool(back) and _alike(back, other)
-
-
-@lru_cache(maxsize=1 << 12)
-def _alike(relation: str, other: str) -> bool:
-    return relation == other or lexicon.may_be_same(relation, other)
+    return bool(back) and lexicon.may_be_same(back, other)
 
 
 def _plain(words: Part) -> Part:

@@ -71,11 +71,23 @@ def _index() -> _Index:
         opposites = [numbers[meaning.subtype, head] for head in meaning.opposites]
         return set[int]().union(*(_closest(meaning, senses, found) for senses in opposites))
 
+    members: dict[str, set[int]] = defaultdict(set)
+    for number, meaning in enumerate(found):
+        members[meaning.field].add(number)
+    scales = [{n for n in members[m.field] if found[n].scale == m.scale} for m in found]
     opposite = _both_ways([opposed(meaning) for meaning in found])
     above = _closure([named(meaning.kinds, meaning) for meaning in found])
     near = _both_ways([named(meaning.near, meaning) for meaning in found])
-    others = _by_scale(found)
-    same = _both_ways([{i, *near[i], *above[i], *others[i].elsewhere} for i in range(len(found))])
+    # Objects on other scales of a field may be one: a man may be a surfer and a brother.
+    elsewhere = [
+        members[meaning.field] - scale if meaning.subtype == "obj" else set[int]()
+        for meaning, scale in zip(found, scales, strict=True)
+    ]
+    same = _both_ways([{i, *near[i], *above[i], *elsewhere[i]} for i in range(len(found))])
+    against = [
+        (opposite[i] | (scales[i] - {i} if found[i].contrast == "exclusive" else set())) - same[i]
+        for i in range(len(found))
+    ]
     return _Index(
         meanings=found,
         version=digest.hexdigest()[:12],
@@ -86,7 +98,7 @@ def _index() -> _Index:
         },
         known={word: frozenset(places) for word, places in known.items()},
         same=same,
-        against=tuple((opposite[i] | others[i].exclusive) - same[i] for i in range(len(found))),
+        against=tuple(map(frozenset, against)),
         opposite=opposite,
         above=tuple(map(frozenset, above)),
     )
@@ -98,17 +110,12 @@ def _closest(meaning: Meaning, senses: Sequence[int], found: Sequence[Meaning]) 
     return [i for i in field if found[i].scale == meaning.scale] or field or list(senses)
 
 
-def _backwards(links: Sequence[set[int]]) -> list[set[int]]:
-    back: list[set[int]] = [set() for _ in links]
+def _both_ways(links: Sequence[set[int]]) -> tuple[frozenset[int], ...]:
+    both = [set(targets) for targets in links]
     for source, targets in enumerate(links):
         for target in targets:
-            back[target].add(source)
-    return back
-
-
-def _both_ways(links: Sequence[set[int]]) -> tuple[frozenset[int], ...]:
-    back = _backwards(links)
-    return tuple(frozenset(links[i] | back[i]) for i in range(len(links)))
+            both[target].add(source)
+    return tuple(map(frozenset, both))
 
 
 def _closure(links: Sequence[set[int]]) -> list[set[int]]:
@@ -122,30 +129,6 @@ def _closure(links: Sequence[set[int]]) -> list[set[int]]:
             targets |= more
             grown = grown or bool(more)
     return reached
-
-
-class _Others(NamedTuple):
-    """Meanings of the same field."""
-
-    exclusive: set[int]  # on the same scale, where they contradict each other
-    elsewhere: set[int]  # objects on other scales: a man may be a surfer and a brother
-
-
-def _by_scale(found: Sequence[Meaning]) -> list[_Others]:
-    members: dict[str, list[int]] = defaultdict(list)
-    for number, meaning in enumerate(found):
-        members[meaning.field].append(number)
-    result = []
-    for number, meaning in enumerate(found):
-        field = members[meaning.field]
-        alike = {i for i in field if found[i].scale == meaning.scale} - {number}
-        result.append(
-            _Others(
-                alike if meaning.contrast == "exclusive" else set(),
-                set(field) - alike - {number} if meaning.subtype == "obj" else set(),
-            )
-        )
-    return result
 
 
 def version() -> str:
@@ -317,6 +300,12 @@ def fits(meaning: Meaning, noun: str) -> bool:
     if meaning.only_with and not _among(noun, meaning.only_with):
         return False
     return not _among(noun, meaning.not_with)
+
+
+def may_describe(adjective: str, noun: str) -> bool:
+    """Whether no sense of an adjective, or one that fits, is known: no "pregnant boy"."""
+    senses = meanings(adjective, "ADJ")
+    return not senses or any(fits(meaning, noun) for meaning in senses)
 
 
 def _among(noun: str, names: frozenset[str]) -> bool:

@@ -57,13 +57,6 @@ def words_of(text: str) -> list[str]:
 Counts = Mapping[int, int]
 
 
-def _key(*numbers: int) -> int:
-    found = 0
-    for number in numbers:
-        found = found << _BITS | number
-    return found
-
-
 class _Level:
     """Counts of sequences, and what their histories leave for sequences that were not seen."""
 
@@ -178,13 +171,20 @@ class Plausibility:
         Each word that a text has more than its caption may cost half as much as the caption's words
         do on average, so that a longer text is not worse for its length alone.
         """
-        old, new = self._read(caption), self._numbered(text)
-        gain = _changed(self._surface, old[0], new[0])
-        gain += _SKELETON * _changed(self._skeleton, old[1], new[1])
-        more, length = len(new[0]) - len(old[0]), len(old[0]) - _BORDERS
-        if not more or not length:
-            return gain
-        return gain - _ADDED * self._of_caption(caption) * more / length
+        return self.gains([(caption, text)])[0]
+
+    def gains(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """The same for each caption and text."""
+        found = []
+        for caption, text in pairs:
+            old, new = self._read(caption), self._numbered(text)
+            gain = _changed(self._surface, old[0], new[0])
+            gain += _SKELETON * _changed(self._skeleton, old[1], new[1])
+            more, length = len(new[0]) - len(old[0]), len(old[0]) - _BORDERS
+            if more and length:
+                gain -= _ADDED * self._of_caption(caption) * more / length
+            found.append(gain)
+        return found
 
     def count(self, *words: str, chain: str = "surface") -> int:
         """How often one, two or three words in a row occur in the captions that were fitted."""
@@ -194,7 +194,10 @@ class Plausibility:
             numbers = [known.get(word, -1) for word in words_of(" ".join(words))]
         if -1 in numbers or not 1 <= len(numbers) <= 3:
             return 0
-        return self._tables[chain][len(numbers) - 1].get(_key(*numbers), 0)
+        key = 0
+        for number in numbers:
+            key = key << _BITS | number
+        return self._tables[chain][len(numbers) - 1].get(key, 0)
 
     def _numbered(self, text: str) -> Chains:
         numbers = self._numbers

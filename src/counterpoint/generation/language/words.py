@@ -77,7 +77,7 @@ def _dictionary(word: str) -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=1 << 16)
 def lemmas(word: str) -> frozenset[str]:
     """The word and every form it may be in a dictionary."""
-    return frozenset({word}.union(*_dictionary(word).values()))
+    return frozenset({word}.union(*_lemminflect().getAllLemmas(word).values()))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -106,73 +106,58 @@ def spelling(word: str) -> str:
 @lru_cache(maxsize=1 << 16)
 def is_known(word: str) -> bool:
     """Whether a dictionary, the lexicon or a closed class has this lower-case word."""
-    return (
-        bool(_dictionary(word))
+    return bool(
+        _dictionary(word)
         or role(word) in _CLOSED
         or word.isdigit()
-        or any(lexicon.meanings(lemma) for lemma in (word, _stripped(word)))
+        or lexicon.meanings(word)
+        or lexicon.meanings(word.removesuffix("'s").removesuffix("s"))
         or ("-" in word and all(is_known(part) for part in word.split("-")))
     )
 
 
-def _stripped(word: str) -> str:
-    return word.removesuffix("'s").removesuffix("s")
-
-
-_CLOSED: Final = frozenset(
-    {"determiner", "number", "preposition", "joint", "auxiliary", "negation", "pronoun", "side"}
-)
+_CLASSES: Final = {
+    "determiner": WORDS.determiners,
+    "joint": WORDS.coordinators,
+    "negation": WORDS.negations,
+    "preposition": WORDS.prepositions,
+    "auxiliary": WORDS.auxiliaries,
+    "pronoun": WORDS.pronouns,
+    "side": WORDS.sides,
+    "adverb": WORDS.adverbs,
+}
+_CLOSED: Final = {*_CLASSES, "number"} - {"adverb"}
 
 
 @lru_cache(maxsize=1 << 16)
 def role(word: str) -> str:
     """The most likely part of speech of a lower-case word in a caption, without its context."""
-    for name, members in _ROLES:
+    for name, members in _CLASSES.items():
         if word in members:
             return name
     if word in _NUMBERS or word.isdigit():
         return "number"
-    return _open_role(word)
-
-
-_ROLES: Final = (
-    ("determiner", WORDS.determiners),
-    ("joint", WORDS.coordinators),
-    ("negation", WORDS.negations),
-    ("preposition", WORDS.prepositions),
-    ("auxiliary", WORDS.auxiliaries),
-    ("pronoun", WORDS.pronouns),
-    ("side", WORDS.sides),
-    ("adverb", WORDS.adverbs),
-)
-
-
-def _open_role(word: str) -> str:
-    found = _dictionary(word)
+    parts = _dictionary(word)
     listed = {m.pos for lemma in lemmas(word) for m in lexicon.meanings(lemma)}
-    if word.endswith("ing") and "VERB" in found and word not in WORDS.ing_nouns:
+    if word.endswith("ing") and "VERB" in parts and word not in WORDS.ing_nouns:
         return "verb"
-    if "ADJ" in listed or ("ADJ" in found and "NOUN" not in found):
+    if "ADJ" in listed or ("ADJ" in parts and "NOUN" not in parts):
         return "adjective"
-    if "VERB" in found and lemmas(word) & WORDS.postures:
+    if "VERB" in parts and lemmas(word) & WORDS.postures:
         return "verb"
-    if "NOUN" in listed or "NOUN" in found:
+    if "NOUN" in listed or "NOUN" in parts:
         return "noun"
-    if "VERB" in found:
+    if "VERB" in parts:
         return "verb"
-    return "adverb" if "ADV" in found else "noun"
+    return "adverb" if "ADV" in parts else "noun"
 
 
 @lru_cache(maxsize=4096)
 def numbers(words: tuple[str, ...]) -> tuple[int, ...]:
     """The numbers that a text names, sorted; one is left out, since `a` says it too."""
     found = [_NUMBERS[word] for word in words if word in _NUMBERS]
-    found += [int(word) for word in words if word[0] in "0123456789" and _digits(word)]
+    found += [int(w) for w in words if w.isascii() and w.isdigit() and len(w) <= 9]
     return tuple(sorted(value for value in found if value != 1))
-
-
-def _digits(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) <= 9
 
 
 @lru_cache(maxsize=4096)

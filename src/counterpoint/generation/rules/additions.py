@@ -22,7 +22,7 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS, rows
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Range, Sentence
 from counterpoint.generation.language.words import lemma
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = 3  # of many, the most plausible is always the same
@@ -66,7 +66,9 @@ _ATTRIBUTES: Final = rows("added_attributes")
 _LIKELY: Final = rows("likely")
 
 
-def _add(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("add", "negative", "2")
+def add(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a thing or an attribute added that no caption of the image mentions"""
     said = _said(sentence, words.true)
     for subtype, found in (("obj", _objects), ("att", _attributes)):
         options = list(found(sentence))
@@ -218,20 +220,5 @@ def _attributes(sentence: Sentence) -> Iterator[Option]:
         name = sentence.name_of(noun)
         row = fitting.row_of(_ATTRIBUTES, name) or frozenset()
         for adjective in sorted(row):
-            if _can_be(adjective, name):
+            if lexicon.may_describe(adjective, name):
                 yield Put(start, start, adjective), adjective
-
-
-def _can_be(adjective: str, noun: str) -> bool:
-    """Whether the lexicon allows it: no "pregnant boy"."""
-    meanings = lexicon.meanings(adjective, "ADJ")
-    return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
-
-
-ADD: Final = Rule(
-    "add",
-    "negative",
-    "2",
-    "a thing or an attribute added that no caption of the image mentions",
-    _add,
-)

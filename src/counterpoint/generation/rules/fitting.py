@@ -33,18 +33,18 @@ def fields_of(word: str, pos: str) -> frozenset[str]:
 def kinds_of(noun: str) -> tuple[str, ...]:
     """The noun, its head word, and every kind it belongs to, the closest first."""
     head = noun.rpartition(" ")[2]
-    own = fields_of(noun, "NOUN")  # a hot dog is no dog
-    named = own and own.isdisjoint(fields_of(head, "NOUN"))
-    found = dict.fromkeys((noun,) if named else (noun, head))
-    edge = [noun if lexicon.meanings(noun, "NOUN") else noun.rpartition(" ")[2]]
+    own, of_head = ({m.field for m in lexicon.meanings(name, "NOUN")} for name in (noun, head))
+    named = own and own.isdisjoint(of_head)  # a hot dog is no dog
+    kinds = dict.fromkeys((noun,) if named else (noun, head))
+    edge = [noun if own else head]
     while edge:
         meanings = lexicon.meanings(edge.pop(0), "NOUN")
         sure = [meaning for meaning in meanings if meaning.contrast != "none"] or meanings
-        for name in (name for meaning in sure[:1] for name in (meaning.head, *meaning.kinds)):
-            if name not in found:
-                found[name] = None
-                edge.append(name)
-    return tuple(found)
+        for meaning in sure[:1]:
+            new = [name for name in (meaning.head, *meaning.kinds) if name not in kinds]
+            kinds |= dict.fromkeys(new)
+            edge += dict.fromkeys(new)
+    return tuple(kinds)
 
 
 def row_of(table: Table, noun: str) -> frozenset[str] | None:
@@ -159,9 +159,7 @@ def is_said_of(adjective: str, noun: str) -> bool:
         return any(adjective in row for row in rows)
     if rows:  # "red tomatoes", not "blue bread"
         return is_in_captions(adjective, noun)
-    if meanings and not any(lexicon.fits(meaning, noun) for meaning in meanings):
-        return False
-    return not never_meet(adjective, noun)
+    return lexicon.may_describe(adjective, noun) and not never_meet(adjective, noun)
 
 
 # --- relations of place ------------------------------------------------------------------------
@@ -253,11 +251,6 @@ def is_countable(noun: str) -> bool | None:
     return WORDS.uncountable.isdisjoint((noun, last))
 
 
-def _likeness(noun: str) -> frozenset[str] | None:
-    """What its closest kind is like: a boat is not replaced by a car, nor a bed by a counter."""
-    return row_of(_ALIKE, noun)
-
-
 @lru_cache(_KNOWN)
 def can_replace(noun: str, other: str) -> bool:
     """Whether both can be held, or neither; both swim, fly, or neither.
@@ -266,9 +259,9 @@ def can_replace(noun: str, other: str) -> bool:
     """
     if other in WORDS.never_new:
         return False
-    return _likeness(noun) == _likeness(other) and is_any(noun, WORDS.small) == is_any(
-        other, WORDS.small
-    )
+    # A boat is not replaced by a car, nor a bed by a counter.
+    alike = row_of(_ALIKE, noun) == row_of(_ALIKE, other)
+    return alike and is_any(noun, WORDS.small) == is_any(other, WORDS.small)
 
 
 def is_held_by(noun: str, before: str, rest: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Sentence, prepositions
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,
@@ -54,7 +54,9 @@ _KEPT: Final = {
 _NO_SUBJECT: Final = frozenset({"EX", "PRP", "IN", "RB", "VBG", "VBN"})
 
 
-def _framing(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("framing", "positive", "2")
+def framing(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """the clause in another form: "a dog sleeping", "is sleeping", "sleeps", "there is" """
     found = clause(sentence)
     forms = list(_forms(sentence, found) if found else _tenses(sentence))
     if not any(form.name == "there" for form in forms):
@@ -157,7 +159,7 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
         and not _says_more(sentence, said)
     ):
         yield ("is" if said.said != "does" else "doing"), f"{be} {bare}"
-    down = sentence.words(said.head + 1, said.head + 2) == "down"  # "sits down" is a movement
+    down = sentence.word(said.head + 1) == "down"  # "sits down" is a movement
     if head.tag != "VBG":  # the tagger took it for a noun
         return
     if said.said == "doing" and not down and not verbs_joined(sentence, said.head, said.end):
@@ -208,7 +210,7 @@ def _two_subjects(sentence: Sentence, said: Clause) -> bool:
 
 def _says_more(sentence: Sentence, said: Clause) -> bool:
     """ "made of brick on a corner": "is made of brick" leaves the corner behind."""
-    if said.said != "done" or sentence.words(said.head + 1, said.head + 2) != "of":
+    if said.said != "done" or sentence.word(said.head + 1) != "of":
         return False
     phrase = phrase_at(sentence, said.head + 2)
     return phrase is None or phrase.end < said.end
@@ -230,16 +232,9 @@ def _owns(sentence: Sentence, said: Clause) -> bool:
     return bool(lexicon.meanings(lemma, "NOUN")) and not beside and not subject.joined
 
 
-FRAMING: Final = Rule(
-    "framing",
-    "positive",
-    "2",
-    'the clause in another form: "a dog sleeping", "is sleeping", "sleeps", "there is"',
-    _framing,
-)
-
-
-def _relative(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("relative", "positive", "2")
+def relative(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a relative clause added or dropped: "a man riding", "a man who is riding" """
     puts = list(dict.fromkeys((*_added(sentence), *_dropped(sentence))))
     rng.shuffle(puts)
     common = {put: rng.random() > _KEPT.get(put.text, 1) for put in puts}
@@ -306,15 +301,6 @@ def _stands_alone(sentence: Sentence, place: int) -> bool:
     return where is not None and sentence.words(*where) in WORDS.places
 
 
-RELATIVE: Final = Rule(
-    "relative",
-    "positive",
-    "2",
-    'a relative clause added or dropped: "a man riding", "a man who is riding"',
-    _relative,
-)
-
-
 # --- active and passive ---------------------------------------------------------------------------
 
 
@@ -322,23 +308,20 @@ _PARTICLES: Final = {"hold": ("up", "out"), "blow": ("out",), "lift": ("up",), "
 _PRONOUNS: Final = frozenset({"PRP", "PRP$", "WP", "WDT"})
 
 
-def _passive(sentence: Sentence, _words: Vocabulary, _rng: Random) -> Iterator[Ways]:
-    found = clause(sentence)
-    if found is None:
+@rule("passive", "positive", "2")
+def passive(sentence: Sentence, _words: Vocabulary, _rng: Random) -> Iterator[Ways]:
+    """active and passive: "a man riding a horse", "a horse being ridden by a man" """
+    said = clause(sentence)
+    pronouns = any(token.tag in _PRONOUNS for token in sentence.tokens)  # "a man washing his car"
+    if said is None or pronouns or not has_article(sentence, said.subject):
         return
-    text = _in_other_voice(sentence, found)
+    text = ""
+    if said.said in ("doing", "does") and sentence.tokens[said.head].lower != "being":
+        text = _to_passive(sentence, said)
+    elif said.said in ("doing", "done"):
+        text = _to_active(sentence, said)
     if text:
         yield [Draft(text, "paraphrase", "rel")]
-
-
-def _in_other_voice(sentence: Sentence, said: Clause) -> str:
-    if any(token.tag in _PRONOUNS for token in sentence.tokens):
-        return ""  # "a man washing his car"
-    if not has_article(sentence, said.subject):
-        return ""
-    if said.said in ("doing", "does") and sentence.tokens[said.head].lower != "being":
-        return _to_passive(sentence, said)
-    return _to_active(sentence, said) if said.said in ("doing", "done") else ""
 
 
 def _to_passive(sentence: Sentence, said: Clause) -> str:
@@ -360,7 +343,7 @@ def _to_passive(sentence: Sentence, said: Clause) -> str:
     verb = f"{being}{participle} by"
     if said.copula >= 0 or said.said == "does":
         verb = f"{be} {verb}"
-    return _exchanged(sentence, said, (said.subject.start, said.subject.end), object_, be, verb)
+    return _exchanged(sentence, said, object_, be, verb)
 
 
 def _to_active(sentence: Sentence, said: Clause) -> str:
@@ -387,22 +370,20 @@ def _to_active(sentence: Sentence, said: Clause) -> str:
     elif said.copula >= 0:
         form = f"{be} {form}"
     form += f" {particle}" if particle else ""
-    return _exchanged(sentence, said, (said.subject.start, said.subject.end), doer, be, form)
+    return _exchanged(sentence, said, doer, be, form)
 
 
 def _particle(sentence: Sentence, place: int, verb: str) -> str:
-    word = sentence.words(place, place + 1)
+    word = sentence.word(place)
     return word if word in _PARTICLES.get(verb, ()) else ""
 
 
-def _exchanged(
-    sentence: Sentence, said: Clause, first: tuple[int, int], second: NounPhrase, be: str, verb: str
-) -> str:
-    """Both sides exchanged around another form of the verb."""
-    middle = (said.copula if said.copula >= 0 else said.head, second.start)
+def _exchanged(sentence: Sentence, said: Clause, second: NounPhrase, be: str, verb: str) -> str:
+    """The subject and another phrase exchanged around another form of the verb."""
+    first = said.subject.start, said.subject.end
     puts = [
         Put(*first, sentence.span_text(second.start, second.end)),
-        Put(*middle, verb),
+        Put(said.copula if said.copula >= 0 else said.head, second.start, verb),
         Put(second.start, second.end, sentence.span_text(*first)),
     ]
     if said.there:
@@ -441,12 +422,3 @@ def _only_place(sentence: Sentence, start: int, end: int, verb: str, *, wave: bo
     return (is_scene(lemma) and lemma not in WORDS.skies) or (
         wave and lemma in ("surfboard", "board")
     )
-
-
-PASSIVE: Final = Rule(
-    "passive",
-    "positive",
-    "2",
-    'active and passive: "a man riding a horse", "a horse being ridden by a man"',
-    _passive,
-)

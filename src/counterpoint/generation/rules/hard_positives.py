@@ -24,7 +24,7 @@ from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import NOUNS, Phrases, Put, Sentence
-from counterpoint.generation.registry import Rule, Ways
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import is_alive, is_person
 from counterpoint.generation.rules.synonyms import Rewording, drafts, is_joined, is_repeated
 
@@ -55,7 +55,9 @@ def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rew
             yield subtype, found
 
 
-def _paper(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("hard-positives", "positive", "4")
+def hard_positives(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """attributes and relations in other words: the Hard Positives paper's map, and phrases"""
     for subtype, found in edits(sentence, words):
         yield drafts(sentence, found, subtype, rng, _SPARE)
 
@@ -69,7 +71,11 @@ def _attribute_edits(sentence: Sentence) -> Iterator[Rewording]:
         if is_repeated(sentence, (i, i + 1), word, synonym):
             continue
         noun = sentence.said_of(i)
-        if noun and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and _fits(word, noun):
+        if (
+            noun
+            and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP")
+            and lexicon.may_describe(word, noun)
+        ):
             put = Put(i, i + 1, token.form_of(synonym, "JJ"))
             yield Rewording(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
 
@@ -81,12 +87,6 @@ def _odd(word: str, noun: str) -> str:
     if word in ("big", "large") and not lexicon.meanings(noun, "NOUN"):
         return "perhaps not of a thing"  # "a big hug"
     return "of things rather than of numbers" if noun in WORDS.unsized else ""
-
-
-def _fits(word: str, noun: str) -> bool:
-    """Whether the lexicon knows no reason why a word has another sense with this noun."""
-    meanings = lexicon.meanings(word, "ADJ")
-    return not meanings or any(lexicon.fits(meaning, noun) for meaning in meanings)
 
 
 def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
@@ -175,25 +175,24 @@ def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
     """Whether a verb of the map surely says the same: to ride a bus is to travel on it."""
     if word not in ("ride", "ride on"):
         return False
-    return sentence.object_of(end) in WORDS.travelled and _person_before(sentence, place)
+    doer = _doer(sentence, place)
+    travels = sentence.object_of(end) in WORDS.travelled
+    return travels and doer >= 0 and is_person(sentence.lemmas[doer])
 
 
-def _person_before(sentence: Sentence, verb: int) -> bool:
+def _doer(sentence: Sentence, verb: int) -> int:
+    """The token before a verb and what helps it, where its subject may be; else -1."""
     before = verb - 1
-    while before > 0 and sentence.tokens[before].pos in ("AUX", "ADV"):
+    while before >= 0 and sentence.tokens[before].pos in ("AUX", "ADV"):
         before -= 1
-    return before >= 0 and is_person(sentence.lemmas[before])
+    return before
 
 
 def _sitter(sentence: Sentence, verb: int) -> str:
     """Who sits: a plate on a table is not seated."""
-    tokens = sentence.tokens
-    noun = sentence.noun_described(verb) if verb == 0 or tokens[verb - 1].tag == "DT" else -1
-    if noun < 0:
-        before = verb
-        while before and tokens[before - 1].pos in ("AUX", "ADV"):
-            before -= 1
-        noun = before - 1
+    inside = verb == 0 or sentence.tokens[verb - 1].tag == "DT"
+    noun = sentence.noun_described(verb) if inside else -1
+    noun = _doer(sentence, verb) if noun < 0 else noun
     return sentence.lemmas[noun] if noun >= 0 else ""
 
 
@@ -255,15 +254,6 @@ def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
     if name == "next to":
         return before is not None and before.lower in ("right", "directly", "just")
     return before is not None and before.lower == "from" and name in ("above", "behind", "under")
-
-
-PAPER: Final = Rule(
-    "hard-positives",
-    "positive",
-    "4",
-    "attributes and relations in other words: the Hard Positives paper's map, and phrases",
-    _paper,
-)
 
 
 # --- sayings --------------------------------------------------------------------------------------

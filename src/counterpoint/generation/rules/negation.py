@@ -15,8 +15,9 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import DETERMINERS, FINITE, NOUNS, Put, Sentence
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
+    Clause,
     clause,
     has_article,
     is_alive,
@@ -28,16 +29,23 @@ from counterpoint.generation.rules.clauses import (
 _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 
 
-def _negate(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("crepe-negate", "negative", "3")
+def crepe_negate(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a verb, a possession or the whole caption denied"""
     if any(token.lower in WORDS.denials for token in sentence.tokens):
         return  # a second negation would make it true again
-    for subtype, found in (("rel", _verbs), ("obj", _possessions), ("obj", _existence)):
-        puts = list(found(sentence))
+    verbs = _verbs(sentence, clause(sentence))
+    for subtype, found in (
+        ("rel", verbs),
+        ("obj", _possessions(sentence)),
+        ("obj", _existence(sentence)),
+    ):
+        puts = list(found)
         rng.shuffle(puts)
         yield [Draft(sentence.rewrite(way), "negate", subtype) for way in puts]
 
 
-def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
+def _verbs(sentence: Sentence, said: Clause | None) -> Iterator[list[Put]]:
     """ "is not sitting", "does not sit", "there is no dog"."""
     if sentence.tokens[0].lower in WORDS.quantities:
         return  # "some people are not sitting" may be true of others
@@ -48,7 +56,7 @@ def _verbs(sentence: Sentence) -> Iterator[list[Put]]:
         if token.tag in (*FINITE, "MD") and (token.pos == "AUX" or sentence.lemmas[i] == "be"):
             yield [_after_auxiliary(sentence, i)]
         elif token.tag == "VBG" and before is not None and before.tag in NOUNS:
-            yield from _participle(sentence, i)
+            yield from _participle(sentence, i, said)
         elif token.pos == "VERB" and token.tag in FINITE and not _helped(sentence, i):
             if token.tag == "VBP" and before is not None and before.tag == "NN":
                 continue  # "a bathroom counter" is no sentence
@@ -68,12 +76,12 @@ def _after_auxiliary(sentence: Sentence, verb: int) -> Put:
     return Put(verb + 1, verb + 1, "not")
 
 
-def _participle(sentence: Sentence, verb: int) -> Iterator[list[Put]]:
+def _participle(sentence: Sentence, verb: int, said: Clause | None) -> Iterator[list[Put]]:
     """ "a dog sitting" becomes "a dog is not sitting" or "a dog that is not sitting".
 
     "A dog not sitting" is rare, and language models recognise it.
     """
-    said, phrase = clause(sentence), sentence.noun_phrase_before(verb)
+    phrase = sentence.noun_phrase_before(verb)
     detail, alive = _is_detail(sentence, verb), is_alive(sentence.lemmas[verb - 1])
     if said is not None and said.copula < 0 and not said.there:
         subject, between = said.subject, sentence.tokens[said.subject.end : verb]
@@ -173,15 +181,12 @@ def _is_view(sentence: Sentence) -> bool:
     return not WORDS.views_and_scenes.isdisjoint(start)
 
 
-NEGATE: Final = Rule(
-    "crepe-negate", "negative", "3", "a verb, a possession or the whole caption denied", _negate
-)
-
-
 # --- denials in other words -----------------------------------------------------------------------
 
 
-def _denials(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("denials", "positive", "1")
+def denials(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a denial in other words: "with no people", "without any people" """
     if WORDS.denying.isdisjoint([token.lower for token in sentence.tokens]):
         return
     puts = [put for i in range(len(sentence.tokens) - 1) for put in _denied(sentence, i)]
@@ -234,12 +239,3 @@ def _noun_at(sentence: Sentence, place: int) -> str:
     if sentence.tokens[phrase.noun].tag == "NNS":
         return "many"
     return "mass" if sentence.lemmas[phrase.noun] in WORDS.denied_mass else ""
-
-
-DENIALS: Final = Rule(
-    "denials",
-    "positive",
-    "1",
-    'a denial in other words: "with no people", "without any people"',
-    _denials,
-)

@@ -27,7 +27,7 @@ from counterpoint.generation.language.sentences import (
     Token,
     prepositions,
 )
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked
@@ -448,7 +448,9 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
     return sentence.tokens[slot.where[1] - 1 if slot.pos == "NOUN" else slot.where[0]].tag
 
 
-def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("crepe-replace", "negative", "4")
+def crepe_replace(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a thing, an attribute, a number or a relation replaced by an opposite or a sibling"""
     for choices in (
         siblings(sentence),
         _attributes(sentence),
@@ -459,26 +461,12 @@ def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways
             yield _ways(sentence, choices, rng)
 
 
-def _svlc(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("svlc", "negative", "4")
+def svlc(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a colour, size, material, state or relation replaced by another of its type"""
     choices = [*_attributes(sentence), *_relations(sentence)]
     found = [fitting.fields_of(slot.word, slot.pos) for slot, _ in choices]
     for fields in _SVLC.values() if choices else ():
         typed = [one for one, of in zip(choices, found, strict=True) if not of.isdisjoint(fields)]
         if typed:
             yield _ways(sentence, typed, rng)
-
-
-CREPE: Final = Rule(
-    "crepe-replace",
-    "negative",
-    "4",
-    "a thing, an attribute, a number or a relation replaced by an opposite or a sibling",
-    _crepe,
-)
-SVLC: Final = Rule(
-    "svlc",
-    "negative",
-    "4",
-    "a colour, size, material, state or relation replaced by another of its type",
-    _svlc,
-)

@@ -30,7 +30,7 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     prepositions,
 )
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,
@@ -60,7 +60,9 @@ _PARTICIPLES: Final = frozenset({"VBG", "VBN"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
-def _conjuncts(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("conjuncts", "positive", "3")
+def conjuncts(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """what stands around "and" reversed"""
     ways = [
         way
         for place, token in enumerate(sentence.tokens)
@@ -232,17 +234,12 @@ def _loses_article(sentence: Sentence, left: Range, right: Range) -> bool:
 
 def _exchange(sentence: Sentence, left: Range, right: Range) -> str:
     first, second = (sentence.span_text(*where) for where in (left, right))
-    if first.lower() == second.lower():
-        return ""
-    return sentence.rewrite((Put(*left, second), Put(*right, first)))
+    return "" if first.lower() == second.lower() else sentence.swap(left, right)
 
 
-CONJUNCTS: Final = Rule(
-    "conjuncts", "positive", "3", 'what stands around "and" reversed', _conjuncts
-)
-
-
-def _converse(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("converse", "positive", "3")
+def converse(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a relation told from its other side: "a cup left of a plate", "a plate right of a cup" """
     found = [draft for draft in (_sides_turned(sentence), _place_turned(sentence)) if draft]
     rng.shuffle(found)
     yield found
@@ -349,22 +346,15 @@ def _pronoun(sentence: Sentence, phrase: NounPhrase) -> str:
     return "" if is_person(lemma) or phrase.noun + 1 < phrase.end else "it"
 
 
-CONVERSE: Final = Rule(
-    "converse",
-    "positive",
-    "3",
-    'a relation told from its other side: "a cup left of a plate", "a plate right of a cup"',
-    _converse,
-)
-
-
 # --- the place first ------------------------------------------------------------------------------
 
 
 _BOUND: Final = frozenset({"PRP", "PRP$", "WDT", "WP", "EX"})
 
 
-def _fronted(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("fronted", "positive", "1")
+def fronted(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """the place first: "in a kitchen, a man is cooking", "on a bench sits a dog" """
     found = clause(sentence)
     if found is None or found.there or any(t.tag in _BOUND for t in sentence.tokens):
         return
@@ -383,18 +373,22 @@ def _inverted(sentence: Sentence, said: Clause) -> Iterator[Draft]:
         return
     be = "are" if subject.joined or exist_plural(sentence, subject) else "is"
     be = tokens[said.copula].lower if said.copula >= 0 else be
-    who = sentence.span_text(subject.start, subject.end)
+    start = said.head
     if said.said == "place" and where[0] == said.head:
-        yield _moved(sentence, said, (said.head, said.end), be, who)
-    elif where[0] == said.head + 1 and sentence.lemmas[said.head] in WORDS.resting:
-        if said.said == "does":
-            yield _moved(sentence, said, (where[0], said.end), tokens[said.head].lower, who)
-        elif said.said in ("doing", "done"):
-            yield _moved(sentence, said, (said.head, said.end), be, who)
+        verb = be
+    elif where[0] != said.head + 1 or sentence.lemmas[said.head] not in WORDS.resting:
+        return
+    elif said.said == "does":
+        start, verb = where[0], tokens[said.head].lower
+    elif said.said in ("doing", "done"):
+        verb = be
+    else:
+        return
+    who = sentence.span_text(subject.start, subject.end)
+    yield _moved(sentence, said, f"{sentence.span_text(start, said.end)} {verb} {who}")
 
 
-def _moved(sentence: Sentence, said: Clause, first: Range, verb: str, who: str) -> Draft:
-    text = f"{sentence.span_text(*first)} {verb} {who}"
+def _moved(sentence: Sentence, said: Clause, text: str) -> Draft:
     same = said.copula >= 0 or said.said == "does"  # no word is new
     return Draft(sentence.rewrite((Put(0, said.end, text),)), "swap" if same else "paraphrase")
 
@@ -417,9 +411,8 @@ def _place_first(sentence: Sentence, said: Clause) -> Iterator[Draft]:
         verb = f"{tokens[said.copula].text} {verb}"
     middle = f" {sentence.span_text(said.head + 1, where[0])}" if said.head + 1 < where[0] else ""
     who = sentence.span_text(said.subject.start, said.subject.end)
-    text = f"{sentence.span_text(where[0], said.end)}, {who} {verb}{middle}"
-    same = said.copula >= 0 or said.said == "does"
-    yield Draft(sentence.rewrite((Put(0, said.end, text),)), "swap" if same else "paraphrase")
+    place = sentence.span_text(where[0], said.end)
+    yield _moved(sentence, said, f"{place}, {who} {verb}{middle}")
 
 
 def _is_whole(sentence: Sentence, said: Clause, place: int) -> bool:
@@ -433,12 +426,3 @@ def _is_whole(sentence: Sentence, said: Clause, place: int) -> bool:
     if sentence.lemmas[said.end - 1] in WORDS.skies:
         return False
     return object_ is not None and object_.end == place
-
-
-FRONTED: Final = Rule(
-    "fronted",
-    "positive",
-    "1",
-    'the place first: "in a kitchen, a man is cooking", "on a bench sits a dog"',
-    _fronted,
-)

@@ -27,7 +27,7 @@ from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Range, Sentence, Token
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules.swappable import (
     fits,
     has_one_colour,
@@ -107,7 +107,9 @@ _GROUPS: Final[tuple[tuple[str, Spans, Unlike], ...]] = (
 )
 
 
-def _negclip(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("negclip", "negative", "3")
+def negclip(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """two nouns, noun phrases, adjectives, adverbs or verbs swapped"""
     groups = [
         (subtype, spans, unlike)
         for subtype, find, unlike in _GROUPS
@@ -133,7 +135,9 @@ def _swapped(
     )
 
 
-def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("crepe-swap", "negative", "3")
+def crepe_swap(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """two things, or the attributes of two things, swapped"""
     tags = [token.tag for token in sentence.tokens]
     nouns = sentence.things()
     objects = [
@@ -151,18 +155,6 @@ def _crepe(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways
     yield _swapped(sentence, different, "att", unlike_adjectives, rng)
 
 
-NEGCLIP: Final = Rule(
-    "negclip",
-    "negative",
-    "3",
-    "two nouns, noun phrases, adjectives, adverbs or verbs swapped",
-    _negclip,
-)
-CREPE: Final = Rule(
-    "crepe-swap", "negative", "3", "two things, or the attributes of two things, swapped", _crepe
-)
-
-
 _MOST_BOUND: Final = 6
 _LISTS: Final = frozenset([",", ":", ";", "-", "--", "including", "containing"])
 
@@ -177,7 +169,9 @@ class _Bound(NamedTuple):
     pos: str
 
 
-def _bind(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("bind", "negative", "2")
+def bind(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """the attributes or the numbers of two things exchanged"""
     found = [
         sentence.swap((a.place, a.place + 1), (b.place, b.place + 1))
         for a, b in combinations(sorted(_bound(sentence)), 2)
@@ -234,11 +228,6 @@ def _is_sum(sentence: Sentence, number: _Bound) -> bool:
     return any(token.lower in _LISTS for token in after)
 
 
-BIND: Final = Rule(
-    "bind", "negative", "2", "the attributes or the numbers of two things exchanged", _bind
-)
-
-
 Words = list[str]
 Shuffle = Callable[[Words, Sequence[str], Random], Words]
 
@@ -288,7 +277,9 @@ SHUFFLES: Final[tuple[Shuffle, ...]] = (
 )
 
 
-def _shuffle(sentence: Sentence, _vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("shuffle", "negative", "1")
+def shuffle(sentence: Sentence, _vocabulary: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """words in another order, in four ways"""
     words, tags, ending = _words(sentence)
     blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # double spaces are kept
     for shuffle in SHUFFLES if len(words) > 1 else ():
@@ -332,6 +323,3 @@ def _ways(
         pieces = zip(shuffle(words, tags, rng), (*blanks, ending), strict=True)
         text = "".join(word + after for word, after in pieces)
         yield Draft(text[:1].upper() + text[1:] if high else text, "shuffle")
-
-
-SHUFFLE: Final = Rule("shuffle", "negative", "1", "words in another order, in four ways", _shuffle)

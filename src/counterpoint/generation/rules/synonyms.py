@@ -28,7 +28,7 @@ from counterpoint.generation.language.sentences import (
     Sentence,
 )
 from counterpoint.generation.language.words import is_plural
-from counterpoint.generation.registry import Draft, Rule, Ways
+from counterpoint.generation.registry import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import is_alive, is_counted, is_person, phrase_at
 from counterpoint.generation.rules.replacement import relation_slot
 
@@ -111,7 +111,9 @@ def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rew
             yield subtype, found
 
 
-def _lexicon(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("synonyms", "positive", "5")
+def synonyms(sentence: Sentence, words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """a synonym of the lexicon"""
     for subtype, found in edits(sentence, words):
         yield drafts(sentence, found, subtype, rng, _SPARE)
 
@@ -299,9 +301,6 @@ def _put(
         yield Rewording(Put(start, where[1], form), word, synonym.text, synonym.doubt)
 
 
-LEXICON: Final = Rule("synonyms", "positive", "5", "a synonym of the lexicon", _lexicon)
-
-
 # --- how many -------------------------------------------------------------------------------------
 
 
@@ -318,7 +317,9 @@ _FIRST: Final = frozenset(phrase.split()[0] for phrase in _PHRASES) - {"a", "an"
 _SECOND: Final = frozenset(p.split()[1] for p in _PHRASES if p.startswith(("a ", "an ")))
 
 
-def _determiners(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+@rule("determiners", "positive", "2")
+def determiners(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
+    """other words for how many: "two dogs", "2 dogs", "a pair of dogs" """
     puts: list[tuple[Put, float]] = []
     place = 0
     while place < len(sentence.tokens):
@@ -384,12 +385,3 @@ def _of_plural(sentence: Sentence, name: str, place: int) -> Sequence[str]:
     others = _AMOUNTS.get(name, ()) if name not in WORDS.pairs or pair else ()
     # A sentence does not begin with a figure.
     return (*others, number) if number and (place > 1 or name in _DIGITS) else others
-
-
-DETERMINERS: Final = Rule(
-    "determiners",
-    "positive",
-    "2",
-    'other words for how many: "two dogs", "2 dogs", "a pair of dogs"',
-    _determiners,
-)
