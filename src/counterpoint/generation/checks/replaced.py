@@ -8,7 +8,7 @@ from typing import Final
 
 from counterpoint.generation.checks.change import TextChange
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.lists import TABLES, WORDS, keys_of
+from counterpoint.generation.language.lists import TABLES, WORDS, Meaning, keys_of
 from counterpoint.generation.language.words import forms, genera, lemmas, numbers, role, spelling
 
 Part = tuple[str, ...]
@@ -93,7 +93,7 @@ def _both_true(old: Part, new: Part) -> bool:
     return None not in first or (second == {"colour"} and any(map(_is_colourful, senses[0])))
 
 
-def _is_colourful(meaning: lexicon.Meaning) -> bool:
+def _is_colourful(meaning: Meaning) -> bool:
     """A colourful kite may be red; but a red one is hardly called colourful."""
     return meaning.head == "colourful"
 
