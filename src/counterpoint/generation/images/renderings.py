@@ -76,9 +76,7 @@ _FEWEST_PIXELS: Final = 32  # of a side that is still cropped
 def colours() -> frozenset[str]:
     """Every word of the lexicon that stands for a colour, and words that imply one."""
     named = (
-        word
-        for meaning in lexicon.fields()["colour"]
-        for word in (*meaning.offered, *meaning.also)
+        word for meaning in lexicon.fields()["colour"] for word in (*meaning.offered, *meaning.also)
     )
     return WORDS.tints | {word for phrase in named for word in phrase.split() if len(word) > 2}
 
