@@ -39,7 +39,8 @@ def difference(caption: str, text: str) -> float:
     model = shipped()
     old, new = words_of(caption), words_of(text)
     more = (len(new) - len(old)) / len(old) if old else 0
-    return model.score(new) - model.score(old) - 0.5 * more * model.score(old)
+    scores = model.score(" ".join(old)), model.score(" ".join(new))
+    return scores[1] - scores[0] - 0.5 * more * scores[0]
 
 
 @given(TEXTS, TEXTS)

@@ -205,8 +205,7 @@ def open_ranker(name: str) -> Ranker | None:
         return None
     if is_model(name):
         return BlindRanker(name)
-    shipped = name == SHIPPED
-    return plausibility.shipped() if shipped else plausibility.load(Path(name))
+    return plausibility.load(plausibility.SHIPPED_FILE if name == SHIPPED else Path(name))
 
 
 def _rank(changes: Sequence[_Change], ranker: Ranker) -> None:

@@ -68,9 +68,11 @@ def stand_alone(context: Context) -> bool:
         return is_verbal(context.first) and is_verbal(context.second) and _actions(context)
     if two_adjectives(context):
         return _adjectives(context)
-    if is_phrase(context.first) and is_phrase(context.second):
-        return _phrases(context)
-    return _clauses(context)
+    if not (is_phrase(context.first) and is_phrase(context.second)):
+        return _clauses(context)
+    if not WORDS.referring.isdisjoint(context.first + context.second):
+        return False
+    return _keep_their_words(context) and _starts(context) and _ends(context)
 
 
 def same_form(items: list[Part]) -> bool:
@@ -141,16 +143,10 @@ def _adjectives(context: Context) -> bool:
     return _closed(context) or role(context.right[0]) in ("noun", "adjective", "verb")
 
 
-def _phrases(context: Context) -> bool:
-    if not WORDS.referring.isdisjoint(context.first + context.second):
-        return False
-    return _keep_their_words(context) and _starts(context) and _ends(context)
-
-
 def _keep_their_words(context: Context) -> bool:
     """Whether no article, number, modifier or last noun may be said of both."""
     first, second = bare_start(context.first), bare_start(context.second)
-    if _is_started(context):
+    if len(second) < len(context.second) or context.middle != bare_end(context.middle):
         return True  # "a white toilet and a sink"
     own = context.first[: len(context.first) - len(first)]
     before = own or context.left[len(bare_end(context.left)) :] or _numbers_at_end(context.left)

@@ -43,12 +43,6 @@ class Same(NamedTuple):
     sure: bool
 
 
-def judge_conjuncts(context: Context) -> Same | None:
-    if not (_may_start(context) and _may_end(context)):
-        return None
-    return CONJUNCTS if stand_alone(context) else PERHAPS_CONJUNCTS
-
-
 CONJUNCTS: Final = Same("conjuncts", True)
 PERHAPS_CONJUNCTS: Final = Same("perhaps conjuncts", False)
 
@@ -201,7 +195,8 @@ def reordered(change: TextChange) -> Same | None:
         core = bare_end(context.middle)
         same = None
         if _joins_conjuncts(core, gaps, exchange.first):
-            same = judge_conjuncts(context)
+            if _may_start(context) and _may_end(context):
+                return CONJUNCTS if stand_alone(context) else PERHAPS_CONJUNCTS
         elif core and not (core[0] in WORDS.coordinators or is_mark(gaps[0])):
             same = judge_symmetric(context) if symmetric(core) is not None else None
         if same:
@@ -284,8 +279,9 @@ def same_list(change: TextChange) -> Same | None:
     if len({role(item[-1]) for item in old}) > 1:
         return None  # "brown, leather seats and a red wall": brown and red are no items
     context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
-    found = judge_conjuncts(context)
-    return found if found is None or same_form(old) else PERHAPS_CONJUNCTS
+    if not (_may_start(context) and _may_end(context)):
+        return None
+    return CONJUNCTS if same_form(old) and stand_alone(context) else PERHAPS_CONJUNCTS
 
 
 def _items(words: Part, gaps: Part, start: int) -> list[Part]:

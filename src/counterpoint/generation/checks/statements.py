@@ -40,9 +40,8 @@ class Triple(NamedTuple):
 def _known() -> dict[str, list[Part]]:
     """The lexicon's relations by their first word, the longest first."""
     found: dict[str, list[Part]] = {}
-    for relation in sorted(lexicon.relations(), key=lambda r: (-r.count(" "), r)):
-        words = tuple(relation.split(" "))
-        found.setdefault(words[0], []).append(words)
+    for words in sorted(map(str.split, sorted(lexicon.relations())), key=len, reverse=True):
+        found.setdefault(words[0], []).append(tuple(words))
     return found
 
 

@@ -33,7 +33,7 @@ from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import lemma
 
 FORMAT: Final = "plausibility 1"
-_SHIPPED: Final = Path(__file__).with_name("plausibility.npz")
+SHIPPED_FILE: Final = Path(__file__).with_name("plausibility.npz")
 WORD: Final = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*|\d+|,")
 _DISCOUNT: Final = 0.75  # taken from every count, for what was not seen
 LEAST: Final = 2  # count of an n-gram that is kept
@@ -159,11 +159,13 @@ class Plausibility:
         self._skeleton = lru_cache(_CACHE)(skeleton.excess)
         self._kept = [is_kept(classes[kind]) for kind in kinds]
         self._read = lru_cache(1 << 10)(self._numbered)
-        self._of_caption = lru_cache(1 << 10)(lambda caption: self._score(self._read(caption)))
+        self._of_caption = lru_cache(1 << 10)(self.score)
 
-    def score(self, words: Sequence[str]) -> float:
+    def score(self, text: str) -> float:
         """The log-likelihood of a text, in nats; higher is more plausible."""
-        return self._score(self._chains([self._numbers[word] for word in words]))
+        surface, skeleton = self._read(text)
+        skeleton_score = _sum(self._skeleton, skeleton, 2, len(skeleton))
+        return _sum(self._surface, surface, 2, len(surface)) + _SKELETON * skeleton_score
 
     def gain(self, caption: str, text: str) -> float:
         """How much more plausible a text is than its caption, in nats; mostly below 0.
@@ -200,18 +202,10 @@ class Plausibility:
         return self._tables[chain][len(numbers) - 1].get(key, 0)
 
     def _numbered(self, text: str) -> Chains:
-        numbers = self._numbers
-        return self._chains([numbers[word] for word in WORD.findall(text.lower())])
-
-    def _chains(self, numbers: list[int]) -> Chains:
         """The surface and the skeleton, with their borders."""
-        kept = self._kept
+        found, kept = self._numbers, self._kept
+        numbers = [found[word] for word in WORD.findall(text.lower())]
         return [0, 0, *numbers, 0], [0, 0, *[n for n in numbers if kept[n]], 0]
-
-    def _score(self, chains: Chains) -> float:
-        surface, skeleton = chains
-        skeleton_score = _sum(self._skeleton, skeleton, 2, len(skeleton))
-        return _sum(self._surface, surface, 2, len(surface)) + _SKELETON * skeleton_score
 
 
 Chains = tuple[list[int], list[int]]
@@ -267,7 +261,7 @@ def _guessed(word: str) -> str:
 @cache
 def shipped() -> Plausibility:
     """The model of this package."""
-    return load(_SHIPPED)
+    return load(SHIPPED_FILE)
 
 
 @cache
