@@ -222,7 +222,7 @@ def _source_data(published: PublishedPart) -> dict[str, Any]:
 # --- the lines -----------------------------------------------------------------------------------
 
 
-class Sample(NamedTuple):
+class EvalSample(NamedTuple):
     """What was asked and answered: the part of a line that all metrics share, and its metadata."""
 
     line: dict[str, Any]
@@ -268,7 +268,9 @@ def _lines(published: PublishedPart) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _samples(measured: Measured, columns: list[int]) -> Iterator[tuple[str, list[float], Sample]]:
+def _samples(
+    measured: Measured, columns: list[int]
+) -> Iterator[tuple[str, list[float], EvalSample]]:
     """Every sample that counts, with its part of the whole and its values of some columns."""
     found = measured.columns
     part = np.full(len(found.cases), -1, dtype=np.int8)
@@ -286,7 +288,7 @@ def _samples(measured: Measured, columns: list[int]) -> Iterator[tuple[str, list
             row += 1
 
 
-def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], Sample]]:
+def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], EvalSample]]:
     """A function for each sample of a case, in the order of the table of values."""
     images = [_reference(image) for image in case["images"]]
     truth = np.zeros(scores.shape, dtype=bool)
@@ -311,7 +313,7 @@ def _case_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> Sample:
+) -> EvalSample:
     """The scores of all pairs, image by image. True pairs of several images name the image."""
     captions = case["captions"]
     true = [
@@ -321,7 +323,7 @@ def _case_line(
     best = [captions[j] for j in scores.argmax(axis=1).tolist()]
     flat = scores.reshape(-1).astype(str).tolist()
     line = _sample_line(case["id"], "\n".join(images), true, captions, flat, best)
-    return Sample(line, about)
+    return EvalSample(line, about)
 
 
 def _query_line(
@@ -331,13 +333,13 @@ def _query_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> Sample:
+) -> EvalSample:
     """The first answer only: every query has all other captions or images as candidates."""
     best = int(scores.argmax())
     true = [candidates[number] for number in np.flatnonzero(truth).tolist()]
     more = {**about, "score": str(scores[best]), "candidates": str(len(candidates))}
     first = candidates[best]
-    return Sample(_sample_line(name, query, true, None, [first], [first]), more)
+    return EvalSample(_sample_line(name, query, true, None, [first], [first]), more)
 
 
 def _reference(image: dict[str, Any]) -> str:
