@@ -53,12 +53,15 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _lost(error: sys.UnraisableHookArgs) -> None:
-    """A stop was raised where Python ignores errors, such as in a finaliser."""
+    """A stop was raised where Python ignores errors, such as in a finaliser.
+
+    What else fails there after a stop is told nobody: workers that the same signal has ended.
+    """
     if sys.platform != "win32" and isinstance(error.exc_value, KeyboardInterrupt):
         number = signal.SIGTERM if isinstance(error.exc_value, Terminated) else signal.SIGINT
         signal.signal(number, _stop)
         _send_again(number)
-    else:
+    elif StopRequest.status is None:
         sys.__unraisablehook__(error)
 
 

@@ -171,6 +171,17 @@ def in_a_finaliser():
     Finalised()
     time.sleep(60)
 
+class Reader:
+    def __del__(self):
+        raise RuntimeError("the same signal has ended my worker")
+
+def before_a_finaliser_fails():
+    reader = Reader()
+    try:
+        stop()
+    finally:
+        del reader
+
 def in_compiled_code():
     try:
         stop()
@@ -201,6 +212,7 @@ except BaseException:
         ("in_an_import", "SIGINT", 130),
         ("in_a_finaliser", "SIGTERM", 143),
         ("in_a_finaliser", "SIGINT", 130),
+        ("before_a_finaliser_fails", "SIGTERM", 143),
         ("in_compiled_code", "SIGTERM", 143),
         ("in_typer", "SIGTERM", 143),
     ],

@@ -206,6 +206,16 @@ def test_another_recipe_is_refused_by_its_first_difference(tmp_path, monkeypatch
         assert "\n" not in str(caught.value)
 
 
+def test_what_a_killed_training_left_is_removed(tmp_path, monkeypatch):
+    """Also beside files that are there already: these are not written again."""
+    broken_off(tmp_path, monkeypatch, 3, out="run")
+    for folder in (tmp_path / "run", *(tmp_path / "run").glob("*/")):
+        (folder / f".draft-{'0' * 16}.lock").touch()
+        (folder / f".draft-{'1' * 16}-0.json").touch()
+    run_small(tmp_path, out="run")
+    assert not [*(tmp_path / "run").rglob(".draft-*")]
+
+
 def test_what_changes_no_weight_may_change(tmp_path, monkeypatch):
     broken_off(tmp_path, monkeypatch, 3, out="run")
     run_small(tmp_path, "keep=1", "save_every=5", "log_every=3")

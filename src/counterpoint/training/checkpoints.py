@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from counterpoint._util.errors import CounterpointError, RunError, reason
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint._util.writing import locked, whole_file, whole_folder
+from counterpoint._util.writing import clear_drafts, locked, whole_file, whole_folder
 from counterpoint.evaluation import (
     TrainingRecord,
     photograph_digests,
@@ -290,6 +290,7 @@ def claimed(recipe: Recipe, folder: Path) -> Iterator[None]:
             place.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(place))
             _claim(recipe, folder)
+            clear_drafts(folder)  # of a killed process: what is there already is not written again
         except OSError as error:
             raise RunError(
                 "E-OUTPUT-UNWRITABLE", f"{folder}: cannot be used: {reason(error)}."
