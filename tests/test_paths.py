@@ -23,7 +23,7 @@ COMMANDS = {
         ("generate", "negatives", "captions.csv", "--workers", "1", "-o", "pairs.parquet"),
         *("", 14, 37),
     ),
-    "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 18, 64),
+    "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 23, 57),
     "a training step": ((*TRAIN, "out=out"), "gradients", 12, 14),
 }
 
