@@ -72,4 +72,4 @@ def test_resampling_shows_itself(verb: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Terminal, "status", lambda _, what: shown.append(what) or nullcontext())
     evaluate("random", write_cases("walls"), out="run")
     app(verb.split(), standalone_mode=False)
-    assert shown == ["resampling"]
+    assert shown[-1] == "resampling" and {*shown} <= {"reading runs", "resampling"}
