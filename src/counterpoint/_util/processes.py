@@ -30,9 +30,17 @@ DEATHS: Final = 3  # of workers over one task, before it is given up
 NICE: Final = 10
 
 
+def hear_interrupts() -> None:
+    """Ctrl-C ends a wait for a lock again: polars, once it is imported, makes it wait on."""
+    if sys.platform != "win32":
+        signal.siginterrupt(signal.SIGINT, True)
+
+
 @contextmanager
 def starting() -> Iterator[None]:
-    """Processes that are started here do not get Ctrl-C, not even before their first line runs."""
+    """Processes that are started here do not get Ctrl-C, not even before their first line runs;
+    this one does, also while it waits for them."""
+    hear_interrupts()
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,6 +19,7 @@ from typing import Any, Final, TypeVar
 import openai
 
 from counterpoint._util.errors import ModelError
+from counterpoint._util.processes import hear_interrupts
 from counterpoint._util.untrusted import shortened
 from counterpoint.models.api.endpoint import ChatAnswer, Endpoint
 
@@ -188,8 +187,7 @@ class Client:
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     """One for all clients, in a thread of its own: a notebook has one running already."""
-    if sys.platform != "win32":  # polars has made waiting threads deaf to Ctrl-C
-        signal.siginterrupt(signal.SIGINT, True)
+    hear_interrupts()
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     return loop
