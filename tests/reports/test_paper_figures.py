@@ -58,7 +58,7 @@ def test_shuffled_retrieval_is_the_mean_over_seeds():
     [figure] = drawn_shuffles(*(retrieval(scores, model) for model, scores in given.items()))
     assert isinstance(figure, Drawn) and figure.svg.startswith("<svg role=")
     sides = {"image_to_text": "images", "text_to_image": "captions"}
-    for row in figure.data.named():
+    for row in figure.rows:
         direction, _, k = row["metric"].partition("_recall@")
         values = {
             b: 100 * mean(recalls(scores, TRUTH, sides[direction], int(k), "wrong"))
@@ -74,7 +74,7 @@ def test_shuffled_retrieval_is_the_mean_over_seeds():
         assert row["seeds"] == len(wanted)
         spread = row["sd_over_seeds"]
         assert spread == (pytest.approx(stdev(wanted)) if len(wanted) > 1 else None)
-    rows = [(r["shuffled"], r["how"]) for r in figure.data.named()]
+    rows = [(r["shuffled"], r["how"]) for r in figure.rows]
     assert list(dict.fromkeys(rows)) == [
         ("captions", "plain"),
         ("captions", "all"),
@@ -96,7 +96,7 @@ def test_seeds_that_are_groups_of_one_part():
     plain = retrieval(some_scores("retrieval/coco", seed=1), "a").parts["retrieval/coco"]
     [figure] = drawn_shuffles(run_of(plain, shuffled, model="a"))
     blocks = shuffled.scores.reshape(2, *TRUTH.shape)
-    for row in figure.data.named():
+    for row in figure.rows:
         if (row["how"], row["metric"]) == ("patches", "text_to_image_recall@1"):
             wanted = [100 * mean(recalls(b, TRUTH, "captions", 1, "wrong")) for b in blocks]
             assert row["value"] == pytest.approx(mean(wanted)) and row["seeds"] == 2
@@ -150,9 +150,9 @@ def test_samples_are_of_the_papers_kinds(tmp_path):
         judged(cases, ["right"] * 6, "blind:length"),
     ]
     [figure] = samples(gather(runs), Album())
-    told = {(row["first_model"], row["case"]) for row in figure.data.named()}
+    told = {(row["first_model"], row["case"]) for row in figure.rows}
     assert told == {("wrong", "case 0"), ("right", "case 1"), ("wrong", "case 5")}
-    for row in figure.data.named():
+    for row in figure.rows:
         number = int(row["case"].split()[1])
         run = next(run for run in runs if run.model == row["model"])
         captions = cases.case(number).captions
@@ -181,11 +181,11 @@ def test_samples_take_the_three_models_with_most_cases(tmp_path):
         return sum(outcome in wanted for outcome in zip(*(said[m] for m in trio), strict=True))
 
     best = max(combinations("abcd", 3), key=count)
-    assert tuple(dict.fromkeys(row["model"] for row in figure.data.named())) == best
+    assert tuple(dict.fromkeys(row["model"] for row in figure.rows)) == best
     again = samples(gather([judged(cases, s, m) for m, s in said.items()]), Album())
     assert again == [figure]
     [bare] = samples(gather([judged(cases, s, m) for m, s in said.items()]), Album(0))
-    assert "<image " not in bare.svg and bare.data == figure.data
+    assert "<image " not in bare.svg and bare.rows == figure.rows
 
 
 @pytest.mark.slow
@@ -215,5 +215,5 @@ def test_a_run_that_lacks_cases_is_not_shown_with_them(tmp_path):
         judged(cases, ["right"] * 4, "c"),
     ]
     [figure] = samples(gather(runs), Album())
-    assert {row["case"] for row in figure.data.named()} == {"case 3"}
-    assert [row["score"] for row in figure.data.named() if row["model"] == "b"] == [3, 2, 1]
+    assert {row["case"] for row in figure.rows} == {"case 3"}
+    assert [row["score"] for row in figure.rows if row["model"] == "b"] == [3, 2, 1]

@@ -115,15 +115,15 @@ def test_every_figure_is_drawn_from_its_csv(made):
     ]
     known = {(n.benchmark, n.model, n.group, n.metric): n for n in numbers}
     [drop] = [figure for figure in drawn if figure.name == "original-and-augmented"]
-    for line in csv.DictReader(io.StringIO(drop.data.csv)):
+    for line in csv.DictReader(io.StringIO(drop.csv)):
         original, augmented = (
             known[line["benchmark"], line["model"], "all", f"{name}_accuracy"].value
             for name in ("original", "augmented")
         )
         assert float(line["drop"]) == pytest.approx(100 * (original - augmented))
     [line] = [figure for figure in drawn if figure.name == "wise-ft"]
-    assert [row[3] for row in line.data.lines] == [0, 0.5, 1]
-    for row in line.data.named():
+    assert [row["alpha"] for row in line.rows] == [0, 0.5, 1]
+    for row in line.rows:
         number = known["bench 0", f"end@{row['alpha']:g}", "all", "augmented_accuracy"]
         assert row["y_value"] == 100 * number.value
 
@@ -196,7 +196,7 @@ def test_cases_are_chosen_for_what_they_say(tmp_path):
     assert picked == {"disagree": {1, 5}, "brittle": {2, 4}, "failed": {3}}
     assert chosen[1].found["replace/obj"][0] == 2  # brittle for both comes first
     assert said == []
-    assert found.said(4, 1) == "brittle" and found.said(3, 0) == "wrong"
+    assert found.outcome(4, 1) == "brittle" and found.outcome(3, 0) == "wrong"
 
 
 def test_a_case_that_a_run_lacks_is_not_held_against_it(tmp_path):
@@ -207,7 +207,7 @@ def test_a_case_that_a_run_lacks_is_not_held_against_it(tmp_path):
         by_outcome(short, ["wrong", "brittle"], "b"),
     ]
     found = outcomes(gather(runs).benchmarks["bench"])
-    assert [found.said(number, 1) for number in range(4)] == [
+    assert [found.outcome(number, 1) for number in range(4)] == [
         "not scored",
         "brittle",
         "not scored",

@@ -210,7 +210,7 @@ def test_report_and_drop_figure_have_the_same_numbers() -> None:
     for key, number in numbers.items():
         assert (number.value, number.n) == (pytest.approx(expected[key].value), expected[key].n)
     [figure] = drop(material, list(numbers.values()))
-    [line] = figure.data.named()
+    [line] = figure.rows
     fall = expected["all", "original_accuracy"].value - expected["all", "augmented_accuracy"].value
     assert line["drop"] == pytest.approx(100 * fall)
 

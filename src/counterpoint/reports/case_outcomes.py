@@ -10,20 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from counterpoint.cases import Cases, gallery_rows
-from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol, Tie
+from counterpoint.metrics import ALL, COMPOSITION_METRICS, Protocol
 from counterpoint.models.blind import SCORERS, BagOfWords, by_pair
 from counterpoint.reports.data import ScoredPart
-from counterpoint.runs import Part, columns_of, same_rows
-
-RIGHT, WRONG, BRITTLE, TIED, PARTLY, ABSENT = (
-    "right",
-    "wrong",
-    "brittle",
-    "tied",
-    "partly right",
-    "not scored",
-)
-_SEED: Final = 0
+from counterpoint.runs import Part, measure, same_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +31,17 @@ class Outcomes:
     brittle: np.ndarray
     tied: np.ndarray
 
-    def said(self, case: int, run: int) -> str:
+    def outcome(self, case: int, run: int) -> str:
         value = self.value[case, run]
         if np.isnan(value):
-            return ABSENT
+            return "not scored"
         if value == 1:
-            return RIGHT
+            return "right"
         if self.brittle[case, run] == 1:
-            return BRITTLE
+            return "brittle"
         if self.tied[case, run] > 0:
-            return TIED
-        return WRONG if value == 0 else PARTLY
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleKind:
-    """A kind of example, and the cases of each group that are of it, the most telling first."""
-
-    kind: str
-    title: str
-    found: dict[str, list[int]]
+            return "tied"
+        return "wrong" if value == 0 else "partly right"
 
 
 def outcomes(several: Sequence[ScoredPart]) -> Outcomes | None:
@@ -73,25 +54,35 @@ def outcomes(several: Sequence[ScoredPart]) -> Outcomes | None:
         return None
     cases = largest.part.cases if normal.all() else largest.part.cases.keep(normal)
     rows = np.column_stack([same_rows(cases, scored.part.cases) for scored in several])
-    columns = [
-        np.column_stack([_values(s, name, rows[:, i], ties) for i, s in enumerate(several)])
+
+    def column(run: int, name: str, ties: bool) -> np.ndarray:
+        """A metric's values (or ties) of the cases; NaN for those that the run lacks."""
+        scored, there = several[run], rows[:, run] >= 0
+        found, place = np.full(len(rows), np.nan), scored.metric(name)
+        if place is not None:
+            table = scored.columns.ties if ties else scored.columns.values
+            found[there] = table[np.searchsorted(scored.columns.cases, rows[there, run]), place]
+        return found
+
+    tables = [
+        np.column_stack([column(run, name, ties) for run in range(len(several))])
         for name, ties in ((metric, False), ("brittleness", False), (metric, True))
     ]
-    return Outcomes(metric, cases, list(several), rows, *columns)
-
-
-def _values(scored: ScoredPart, name: str, rows: np.ndarray, ties: bool) -> np.ndarray:
-    """A metric's values (or ties) of the cases at `rows`; NaN for -1."""
-    found = np.full(len(rows), np.nan)
-    column = scored.metric(name)
-    if column is not None:
-        table = scored.columns.ties if ties else scored.columns.values
-        there = rows >= 0
-        found[there] = table[np.searchsorted(scored.columns.cases, rows[there]), column]
-    return found
+    return Outcomes(metric, cases, list(several), rows, *tables)
 
 
 # --- kinds -------------------------------------------------------------------------------------
+
+
+class ExampleKind(NamedTuple):
+    """A kind of example, and the cases of each group that are of it, the most telling first."""
+
+    kind: str
+    title: str
+    found: dict[str, list[int]]
+
+
+Kinds = list[tuple[str, str, np.ndarray, np.ndarray | None]]  # which cases, and in which order
 
 
 def telling(
@@ -106,13 +97,22 @@ def telling(
     every = scored.all(axis=1) & (len(judged) > 0)
     apart = right.any(axis=1) & wrong.any(axis=1)
     balance = np.abs(right.sum(axis=1) - wrong.sum(axis=1)).astype(float)
-    failed = every & ~right.any(axis=1) & ~brittle.all(axis=1)
-    kinds = [
-        ("disagree", "The models disagree", apart & ~brittle.any(axis=1), balance),
-        ("brittle", "Brittle: right for one wording only", brittle.any(axis=1), -brittle.sum(1)),
-        ("failed", "Every model fails", failed & ~brittle.any(axis=1), np.zeros(len(right))),
+    failed, any_brittle = every & ~right.any(axis=1), brittle.any(axis=1)
+    kinds: Kinds = [
+        ("disagree", "The models disagree", apart & ~any_brittle, balance),
+        ("brittle", "Brittle: right for one wording only", any_brittle, -brittle.sum(1)),
+        ("failed", "Every model fails", failed & ~any_brittle, None),
     ]
-    return _choices(found, kinds, count), _missing(found, judged, kinds)
+    missing = {kind: "there is no such case." for kind, *_ in kinds}
+    missing["disagree"] = "there is no such case beside the brittle ones."
+    if len(judged) < 2:
+        missing["disagree"] = "it takes two models that are no baselines."
+    if found.metric == "augmented_group":
+        missing["brittle"] = "cases with re-renderings are shown as right or wrong."
+    elif found.metric != "augmented_accuracy":
+        missing["brittle"] = "these cases have no positives beside the original."
+    told = [f"{title}: {missing[kind]}" for kind, title, mask, _ in kinds if not mask.any()]
+    return _choices(found, kinds, count), told
 
 
 def opposed(
@@ -121,55 +121,29 @@ def opposed(
     """For the two runs of a comparison: what only one of them gets right."""
     if len(found.runs) < 2:
         return [], [f"Only {found.runs[0].label} was evaluated on it."]
-    right, scored = found.value == 1, np.isfinite(found.value)
-    both = scored.all(axis=1)
-    none = np.zeros(len(both))
-    kinds = [
-        ("only-a", f"Only {names[0]} is right", both & right[:, 0] & ~right[:, 1], none),
-        ("only-b", f"Only {names[1]} is right", both & right[:, 1] & ~right[:, 0], none),
-        ("failed", "Neither is right", both & ~right.any(axis=1), none),
+    right, both = found.value == 1, np.isfinite(found.value).all(axis=1)
+    kinds: Kinds = [
+        ("only-a", f"Only {names[0]} is right", both & right[:, 0] & ~right[:, 1], None),
+        ("only-b", f"Only {names[1]} is right", both & right[:, 1] & ~right[:, 0], None),
+        ("failed", "Neither is right", both & ~right.any(axis=1), None),
     ]
-    return _choices(found, kinds, count), [
-        f"{title}: there is no such case." for _, title, mask, _ in kinds if not mask.any()
-    ]
-
-
-Kinds = list[tuple[str, str, np.ndarray, np.ndarray]]
-
-
-def _missing(found: Outcomes, judged: Sequence[int], kinds: Kinds) -> list[str]:
-    said = []
-    for kind, title, mask, _ in kinds:
-        if mask.any():
-            continue
-        if kind == "disagree" and len(judged) < 2:
-            said.append(f"{title}: it takes two models that are no baselines.")
-        elif kind == "disagree":
-            said.append(f"{title}: there is no such case beside the brittle ones.")
-        elif kind == "brittle" and found.metric == "augmented_group":
-            said.append(f"{title}: cases with re-renderings are shown as right or wrong.")
-        elif kind == "brittle" and found.metric != "augmented_accuracy":
-            said.append(f"{title}: these cases have no positives beside the original.")
-        else:
-            said.append(f"{title}: there is no such case.")
-    return said
+    told = [f"{title}: there is no such case." for _, title, mask, _ in kinds if not mask.any()]
+    return _choices(found, kinds, count), told
 
 
 def _choices(found: Outcomes, kinds: Kinds, count: int) -> list[ExampleKind]:
     labels = found.cases.frame["groups"].list.first().fill_null(ALL).to_numpy()
     # Among equals, by chance, but the same for the same cases.
-    chance = np.random.default_rng(_SEED).permutation(len(labels))
+    chance = np.random.default_rng(0).permutation(len(labels))
     made = []
     for kind, title, mask, rank in kinds:
         chosen = np.flatnonzero(mask)
-        chosen = chosen[np.lexsort((chance[chosen], np.asarray(rank)[chosen]))]
+        keys = (chance[chosen],) if rank is None else (chance[chosen], rank[chosen])
         by_group: dict[str, list[int]] = {}
-        for case in chosen.tolist():
-            mine = by_group.setdefault(str(labels[case]), [])
-            if len(mine) < count:
-                mine.append(case)
+        for case in chosen[np.lexsort(keys)].tolist():
+            by_group.setdefault(str(labels[case]), []).append(case)
         if by_group:
-            made.append(ExampleKind(kind, title, by_group))
+            made.append(ExampleKind(kind, title, {g: c[:count] for g, c in by_group.items()}))
     return made
 
 
@@ -207,32 +181,25 @@ def threes_of(found: Outcomes) -> Threes | None:
     return Threes(cases, np.column_stack([true[:, 0], 3 - true.sum(axis=1), true[:, 1]]))
 
 
-def ranked_scores(found: Outcomes, kept: Threes) -> np.ndarray:
-    """Scores of original, negative and positive: (runs, cases, 3), NaN where a run lacks a case."""
+def best_trio(found: Outcomes, kept: Threes) -> Trio:
+    """Of all three models in the order given, those with the most cases of the paper's kinds."""
     values = np.full((len(found.runs), len(kept.cases), len(ROLES)), np.nan)
     for number, run in enumerate(found.runs):
         rows = found.rows[kept.cases, number]
         there = rows >= 0
         starts = run.part.cases.pair_offsets[rows[there]]
         values[number, there] = run.part.scores[starts[:, None] + kept.places[there]]
-    return values
-
-
-def best_trio(values: np.ndarray) -> Trio:
-    """Of all three models in the order given, those with the most cases of the paper's kinds."""
     original, negative, positive = np.moveaxis(values, 2, 0)
     right = np.minimum(original, positive) > negative
     brittle = (original > negative) & (negative > positive)
     wrong = negative > original
-
-    def trio(runs: tuple[int, ...]) -> Trio:
-        first, second, third = runs
+    trios = []
+    for first, second, third in combinations(range(len(values)), TRIO):
         shared = brittle[second] & right[third]
         kinds = {"wrong": wrong[first] & shared, "right": right[first] & shared}
-        return Trio(runs, {kind: np.flatnonzero(mask) for kind, mask in kinds.items()})
-
-    found = map(trio, combinations(range(len(values)), TRIO))
-    return max(found, key=lambda one: one.total)  # the first of equals
+        cases = {kind: np.flatnonzero(mask) for kind, mask in kinds.items()}
+        trios.append(Trio((first, second, third), cases))
+    return max(trios, key=lambda one: one.total)  # the first of equals
 
 
 # --- blind baselines ---------------------------------------------------------------------------
@@ -248,10 +215,7 @@ def blind_right(cases: Cases, protocol: Protocol, metric: str) -> dict[str, np.n
         else:
             texts = cases.frame["captions"].explode().to_list()
             scores = by_pair(cases, made.score_captions(texts))
-        columns = columns_of(Part("", cases, scores, protocol), _STRICT)
-        place = [m.name for m in columns.metrics].index(metric)
-        found[f"blind:{name}"] = columns.values[:, place] == 1
+        # A baseline that cannot tell captions apart has got nothing right.
+        measured = measure(Part("", cases, scores, protocol), tie="wrong")
+        found[f"blind:{name}"] = measured.columns.values[:, measured.metric(metric)] == 1
     return found
-
-
-_STRICT: Final[Tie] = "wrong"  # a baseline that cannot tell captions apart has got nothing right

@@ -18,7 +18,7 @@ from PIL import Image
 
 from counterpoint._util.errors import ImageError
 from counterpoint._util.progress import Progress, Quiet
-from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, gallery_rows
+from counterpoint.cases import PROMPTS, Case, ImageRef, gallery_rows
 from counterpoint.images import Picture
 from counterpoint.metrics import ALL, GALLERY_METRICS, changed_words, is_baseline
 from counterpoint.models.blind import SCORERS, BagOfWords
@@ -97,8 +97,11 @@ def _encoded(image: Image.Image) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
+# --- what the page shows ------------------------------------------------------------------------
+
+
 class LetteredCaption(NamedTuple):
-    """A caption under its letter, and what it is of this case.
+    """A caption under its letter, and what it is of this case; a true one of a gallery has none.
 
     `pieces` make up its text, each with whether its words differ from those of the original.
     """
@@ -117,44 +120,23 @@ class ModelAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CaseExample:
-    """One case: what there is to see, and for each model its outcome and its scores.
+class ReportExample:
+    """A case, or an image of a gallery: what there is to see, and what each model says of it.
 
     `pictures` have a text for each image that says what is true of it. `places` names the scores,
-    each with its truth. `blind` are the baselines that are right.
+    each with its truth; a gallery's image has none. `blind` are the baselines that are right.
     """
 
+    kind: str
+    title: str
     id: str
     pictures: list[tuple[Thumbnail, str]]
     captions: list[LetteredCaption]
-    more_captions: int
-    places: list[tuple[str, bool]]
     models: list[ModelAnswer]
     baselines: list[ModelAnswer]
     blind: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class QueryExample:
-    """One image of a gallery, what is true of it, and what each model answers."""
-
-    id: str
-    picture: Thumbnail
-    captions: list[str]
-    answers: list[ModelAnswer]
-    baselines: list[ModelAnswer]
-    blind: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportExample:
-    kind: str
-    title: str
-    case: CaseExample | QueryExample
-
-    @property
-    def is_query(self) -> bool:
-        return isinstance(self.case, QueryExample)
+    places: list[tuple[str, bool]] = field(default_factory=list)
+    more_captions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +145,45 @@ class GroupExamples:
     cases: int
     examples: list[ReportExample]
     unit: str = "cases"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkExamples:
+    benchmark: str
+    groups: list[GroupExamples]
+    told: list[str]  # what there is none of, and why
+
+
+COUNT: Final = 2  # examples of a kind and group
+_GROUPS: Final = 12  # of a benchmark
+_CAPTIONS: Final = 8  # of a case
+_IMAGES: Final = 4
+
+Chooser = Callable[[Outcomes, int], tuple[list[ExampleKind], list[str]]]
+
+
+def examples(
+    material: ReportData,
+    album: Album,
+    *,
+    count: int = COUNT,
+    chooser: Chooser | None = None,
+    progress: Progress | None = None,
+) -> list[BenchmarkExamples]:
+    """Of every benchmark and group; `chooser` says which kinds, else `telling` does."""
+    advance = (progress or Quiet()).start("choosing examples", len(material.benchmarks))
+    made = []
+    for benchmark, several in material.benchmarks.items() if count else ():
+        galleries, notes = gallery_examples(several, album, count)
+        groups, missing = _of_cases(several, album, count, chooser or _telling)
+        made.append(BenchmarkExamples(benchmark, [*galleries, *groups], [*notes, *missing]))
+        advance(1)
+    return made
+
+
+def _telling(found: Outcomes, count: int) -> tuple[list[ExampleKind], list[str]]:
+    rivals = competing(found.runs)
+    return telling(found, [n for n, run in enumerate(found.runs) if run.label in rivals], count)
 
 
 def apart(
@@ -188,47 +209,55 @@ _GALLERY_CAPTIONS: Final = 5
 _CASES: Final = 4  # galleries of a benchmark
 
 
-class _Gallery(NamedTuple):
-    """A case whose truth stays sparse: as a table it would have a hundred million cells."""
-
-    images: list[ImageRef]
-    captions: list[str]
-    true: dict[int, list[int]]  # by image
-    group: str
-
-
 def gallery_examples(
     several: list[ScoredPart], album: Album, count: int
 ) -> tuple[list[GroupExamples], list[str]]:
-    """Images on which the models disagree, and images that all of them fail."""
-    same = _most_alike(several)
-    cases = same[0].part.cases
-    metric = next((m for m in GALLERY_METRICS if same[0].metric(m) is not None), None)
-    rows = np.flatnonzero(gallery_rows(cases)).tolist()
-    if metric is None or not rows:
-        return [], []
-    others = [run.label for run in several if run not in same]
-    said = [f"Not in the examples, for other images: {', '.join(others)}."] if others else []
-    if len(rows) > _CASES:
-        said.append(f"{len(rows) - _CASES} more galleries are not shown.")
-    made = [_of_gallery(same, row, metric, album, count) for row in rows[:_CASES]]
-    return [group for group in made if group.examples], said
+    """Images on which the models disagree, and images that all of them fail.
 
-
-def _most_alike(several: list[ScoredPart]) -> list[ScoredPart]:
-    """The runs of the same images that hold the most models, baselines counted last."""
+    They are of the runs of the same images that hold the most models, baselines counted last.
+    """
     rivals = competing(several)
     families: dict[int, list[ScoredPart]] = {}
     for run in several:
         families.setdefault(id(run.part.cases), []).append(run)
-    return max(families.values(), key=lambda f: (sum(run.label in rivals for run in f), len(f)))
+    same = max(families.values(), key=lambda f: (sum(run.label in rivals for run in f), len(f)))
+    metric = next((m for m in GALLERY_METRICS if same[0].metric(m) is not None), None)
+    rows = np.flatnonzero(gallery_rows(same[0].part.cases)).tolist()
+    if metric is None or not rows:
+        return [], []
+    others = [run.label for run in several if run not in same]
+    notes = [f"Not in the examples, for other images: {', '.join(others)}."] if others else []
+    if len(rows) > _CASES:
+        notes.append(f"{len(rows) - _CASES} more galleries are not shown.")
+    groups = [_of_gallery(same, row, metric, album, count) for row in rows[:_CASES]]
+    return [group for group in groups if group.examples], notes
+
+
+class _Gallery(NamedTuple):
+    """A case whose truth stays sparse: as a table it would have a hundred million cells."""
+
+    row: int
+    images: list[ImageRef]
+    captions: list[str]
+    true: dict[int, list[int]]  # by image
+    blind: dict[str, int]  # what a baseline that sees no image answers to all of them
 
 
 def _of_gallery(
     runs: list[ScoredPart], row: int, metric: str, album: Album, count: int
 ) -> GroupExamples:
-    case = _gallery(runs[0].part.cases, row)
-    value = np.column_stack([_image_values(run, row, metric, len(case.images)) for run in runs])
+    frame = runs[0].part.cases.frame.row(row, named=True)
+    width = len(frame["captions"])
+    true: dict[int, list[int]] = {}
+    for cell in frame["truth"]:
+        true.setdefault(cell // width, []).append(cell % width)
+    images = [ImageRef(i["path"], i["box"] and tuple(i["box"])) for i in frame["images"]]
+    case = _Gallery(row, images, frame["captions"], true, _blind_answers(frame["captions"]))
+    columns = []
+    for run in runs:  # the values of images stand before those of captions
+        start = int(np.searchsorted(run.columns.cases, row))
+        columns.append(run.columns.values[start : start + len(images), run.metric(metric)])
+    value = np.column_stack(columns)
     rivals = competing(runs)
     judged = value[:, [run.label in rivals for run in runs]]
     right, wrong = judged == 1, judged == 0
@@ -237,182 +266,127 @@ def _of_gallery(
         ("disagree", "The models disagree", right.any(1) & wrong.any(1)),
         ("failed", "Every model fails", wrong.all(1)),
     )
-    blind = _blind_answers(case)
     found = []
     for kind, title, mask in kinds:
-        images = np.flatnonzero(mask)
-        for image in images[np.argsort(chance[images])][:count].tolist():
-            asked = _asked(runs, row, case, image, value[image], album, blind)
-            found.append(ReportExample(kind, title, asked))
-    return GroupExamples(case.group, len(case.images), found, "images")
+        chosen = np.flatnonzero(mask)
+        for image in chosen[np.argsort(chance[chosen])][:count].tolist():
+            found.append(_of_image(kind, title, runs, case, image, value[image], album))
+    return GroupExamples((frame["groups"] or [ALL])[0], len(images), found, "images")
 
 
-def _gallery(cases: Cases, row: int) -> _Gallery:
-    values = cases.frame.row(row, named=True)
-    width = len(values["captions"])
-    true: dict[int, list[int]] = {}
-    for cell in values["truth"]:
-        true.setdefault(cell // width, []).append(cell % width)
-    images = [ImageRef(i["path"], i["box"] and tuple(i["box"])) for i in values["images"]]
-    return _Gallery(images, values["captions"], true, (values["groups"] or [ALL])[0])
-
-
-def _image_values(run: ScoredPart, row: int, metric: str, images: int) -> np.ndarray:
-    """The metric of each image of a gallery: they stand before its captions."""
-    column = run.metric(metric)
-    assert column is not None
-    start = int(np.searchsorted(run.columns.cases, row))
-    return run.columns.values[start : start + images, column]
-
-
-def _asked(
+def _of_image(
+    kind: str,
+    title: str,
     runs: Sequence[ScoredPart],
-    row: int,
     case: _Gallery,
     image: int,
-    value: np.ndarray,
+    values: np.ndarray,
     album: Album,
-    blind: dict[str, int | None],
-) -> QueryExample:
+) -> ReportExample:
     true = case.true.get(image, [])
+    captions = [caption_text(case.captions[number]) for number in true[:_GALLERY_CAPTIONS]]
     answers = []
-    for run, mine in zip(runs, value.tolist(), strict=True):
-        start, width = int(run.part.cases.pair_offsets[row]), len(case.captions)
+    for run, value in zip(runs, values.tolist(), strict=True):
+        start, width = int(run.part.cases.pair_offsets[case.row]), len(case.captions)
         line = run.part.scores[start + image * width : start + (image + 1) * width]
         top = int(np.argmax(line))
-        outcome = {1.0: "right", 0.0: "wrong"}.get(mine, "not scored")
+        outcome = {1.0: "right", 0.0: "wrong"}.get(value, "not scored")
         shown = [caption_text(case.captions[top]), score(line[top])]
         answers.append(ModelAnswer(run.label, outcome, shown))
-    models, baselines = apart(answers, runs)
-    return QueryExample(
+    alternative = f"Image: {captions[0]}" if captions else "An image without a true caption"
+    return ReportExample(
+        kind,
+        title,
         without_folders(case.images[image].path),
-        album.picture(case.images[image], runs[0].part.cases.root),
-        [caption_text(case.captions[number]) for number in true[:_GALLERY_CAPTIONS]],
-        models,
-        baselines,
-        [name for name, top in blind.items() if top is not None and top in true],
+        [(album.picture(case.images[image], runs[0].part.cases.root), alternative)],
+        [LetteredCaption("", [(caption, False)], "true") for caption in captions],
+        *apart(answers, runs),
+        [name for name, top in case.blind.items() if top in true],
     )
 
 
-def _blind_answers(case: _Gallery) -> dict[str, int | None]:
-    """What a baseline that sees no image answers to all of them; None if captions tie for it.
+def _blind_answers(captions: list[str]) -> dict[str, int]:
+    """By baseline; none of those for which captions tie.
 
     A bag of words has nothing to learn from: every caption of a gallery is true of some image.
     """
-    found: dict[str, int | None] = {}
+    found: dict[str, int] = {}
     for name, scorer in SCORERS.items():
         made = scorer()
-        if isinstance(made, BagOfWords):
-            continue
-        scores = made.score_captions(case.captions)
-        top = np.flatnonzero(scores == scores.max())
-        found[f"blind:{name}"] = int(top[0]) if len(top) == 1 else None
+        if not isinstance(made, BagOfWords):
+            scores = made.score_captions(captions)
+            top = np.flatnonzero(scores == scores.max())
+            if len(top) == 1:
+                found[f"blind:{name}"] = int(top[0])
     return found
 
 
-COUNT: Final = 2  # examples of a kind and group
-_GROUPS: Final = 12  # of a benchmark
-_CAPTIONS: Final = 8  # of a case
-_IMAGES: Final = 4
-
-Chooser = Callable[[Outcomes, int], tuple[list[ExampleKind], list[str]]]
+# --- cases of few images ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkExamples:
-    benchmark: str
-    groups: list[GroupExamples]
-    said: list[str]  # what there is none of, and why
-
-
-def examples(
-    material: ReportData,
-    album: Album,
-    *,
-    count: int = COUNT,
-    chooser: Chooser | None = None,
-    progress: Progress | None = None,
-) -> list[BenchmarkExamples]:
-    """Of every benchmark and group; `chooser` says which kinds, else `telling` does."""
-    advance = (progress or Quiet()).start("choosing examples", len(material.benchmarks))
-    made = []
-    for benchmark, several in material.benchmarks.items() if count else ():
-        groups, said = _of_benchmark(several, album, count, chooser or _telling)
-        made.append(BenchmarkExamples(benchmark, groups, said))
-        advance(1)
-    return made
-
-
-def _telling(found: Outcomes, count: int) -> tuple[list[ExampleKind], list[str]]:
-    rivals = competing(found.runs)
-    judged = [number for number, run in enumerate(found.runs) if run.label in rivals]
-    return telling(found, judged, count)
-
-
-def _of_benchmark(
+def _of_cases(
     several: list[ScoredPart], album: Album, count: int, chooser: Chooser
 ) -> tuple[list[GroupExamples], list[str]]:
-    groups, said = gallery_examples(several, album, count)
     found = outcomes(several)
     if found is None:
-        return groups, said
+        return [], []
     choices, missing = chooser(found, count)
     blind = blind_right(found.cases, several[0].protocol, found.metric)
     labels = found.cases.frame["groups"].list.first().fill_null(ALL)
-    sizes = labels.value_counts()
-    large = dict(zip(*(sizes[name].to_list() for name in ("groups", "count")), strict=True))
+    sizes = dict(labels.value_counts().iter_rows())
     names = sorted({group for choice in choices for group in choice.found})
-    shown = sorted(sorted(names, key=lambda name: -large[name])[:_GROUPS])
+    shown = sorted(sorted(names, key=lambda name: -sizes[name])[:_GROUPS])
+    groups = []
     for group in shown:
         mine = [
-            ReportExample(choice.kind, choice.title, _shown(found, case, album, blind))
+            _of_case(choice.kind, choice.title, found, number, album, blind)
             for choice in choices
-            for case in choice.found.get(group, [])
+            for number in choice.found.get(group, [])
         ]
-        groups.append(GroupExamples(group, large[group], mine))
+        groups.append(GroupExamples(group, sizes[group], mine))
     if len(names) > len(shown):
         missing = [*missing, f"{len(names) - len(shown)} smaller groups are not shown."]
-    return groups, [*said, *missing]
+    return groups, missing
 
 
-def _shown(found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarray]) -> CaseExample:
+def _of_case(
+    kind: str,
+    title: str,
+    found: Outcomes,
+    number: int,
+    album: Album,
+    blind: dict[str, np.ndarray],
+) -> ReportExample:
     case = found.cases.case(number)
     images = range(min(len(case.images), _IMAGES))
     captions = range(min(len(case.captions), _CAPTIONS))
-    scores = [
-        ModelAnswer(
-            run.label, found.said(number, place), _scores(found, number, place, images, captions)
-        )
-        for place, run in enumerate(found.runs)
-    ]
-    models, baselines = apart(scores, found.runs)
-    return CaseExample(
+    cells = [(i, j) for i in images for j in captions]
+    answers = []
+    for place, run in enumerate(found.runs):
+        row, shown = int(found.rows[number, place]), ["" for _ in cells]
+        if row >= 0:
+            start = int(run.part.cases.pair_offsets[row])
+            flat = run.part.scores[start:]
+            shown = [score(float(flat[i * len(case.captions) + j])) for i, j in cells]
+        answers.append(ModelAnswer(run.label, found.outcome(number, place), shown))
+    several = len(case.images) > 1
+    return ReportExample(
+        kind,
+        title,
         without_folders(case.id),
         [(album.picture(case.images[i], found.cases.root), _alternative(case, i)) for i in images],
-        [LetteredCaption(_letter(j), _pieces(case, j), _role(case, j)) for j in captions],
-        len(case.captions) - len(captions),
-        [_place(case, i, j) for i in images for j in captions],
-        models,
-        baselines,
+        [_lettered(case, j) for j in captions],
+        *apart(answers, found.runs),
         [name for name, right in blind.items() if right[number]],
+        [(f"{i + 1 if several else ''}{_letter(j)}", case.truth[i][j]) for i, j in cells],
+        len(case.captions) - len(captions),
     )
-
-
-def _original(case: Case) -> int:
-    """The first caption that is true of the first image."""
-    return next((j for j, cell in enumerate(case.truth[0]) if cell), 0)
-
-
-def _pieces(case: Case, caption: int) -> list[tuple[str, bool]]:
-    original, text = (caption_text(case.captions[j]) for j in (_original(case), caption))
-    return changed_words(original, text)
 
 
 def _alternative(case: Case, image: int) -> str:
     """What to read out for an image: the first caption that is true of it."""
-    true = [
-        caption_text(c) for c, cell in zip(case.captions, case.truth[image], strict=True) if cell
-    ]
+    cells = zip(case.captions, case.truth[image], strict=True)
+    true = [caption_text(caption) for caption, cell in cells if cell]
     return f"Image: {true[0]}" if true else "An image of which no caption is true"
 
 
@@ -420,29 +394,14 @@ def _letter(number: int) -> str:
     return chr(ord("A") + number)
 
 
-def _place(case: Case, image: int, caption: int) -> tuple[str, bool]:
-    """What a score is of, and whether the caption is true of the image."""
-    name = _letter(caption) if len(case.images) == 1 else f"{image + 1}{_letter(caption)}"
-    return name, case.truth[image][caption]
-
-
-def _role(case: Case, caption: int) -> str:
+def _lettered(case: Case, caption: int) -> LetteredCaption:
     """Original, positive or negative; with several images, of which it is true."""
-    truth = [line[caption] for line in case.truth]
-    if len(case.images) > 1:
-        true = [str(i + 1) for i, cell in enumerate(truth) if cell]
-        return f"true of {', '.join(true)}" if true else "negative"
-    if not truth[0]:
-        return "negative"
-    return "positive" if any(case.truth[0][:caption]) else "original"
-
-
-def _scores(
-    found: Outcomes, number: int, place: int, images: Sequence[int], captions: Sequence[int]
-) -> list[str]:
-    run, row = found.runs[place], int(found.rows[number, place])
-    if row < 0:
-        return ["" for _ in images for _ in captions]
-    start = int(run.part.cases.pair_offsets[row]) if row else 0
-    width = len(found.cases.frame["captions"][number])
-    return [score(float(run.part.scores[start + i * width + j])) for i in images for j in captions]
+    true = [str(i + 1) for i, line in enumerate(case.truth) if line[caption]]
+    original = next((j for j, cell in enumerate(case.truth[0]) if cell), 0)
+    role = "negative"
+    if true and len(case.images) > 1:
+        role = f"true of {', '.join(true)}"
+    elif true:
+        role = "original" if caption == original else "positive"
+    texts = (caption_text(case.captions[j]) for j in (original, caption))
+    return LetteredCaption(_letter(caption), changed_words(*texts), role)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from counterpoint.metrics import PART_MARK, TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
@@ -18,32 +19,31 @@ _COLUMNS: Final = (
 )
 
 
-def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows under a heading; what is not known is empty."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(["" if value is None else value for value in line] for line in lines)
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
     return text.getvalue()
 
 
 def as_csv(tables: Tables) -> str:
     """Every number of every group, as fractions, with its chance, human and published values."""
+    parts = {place: size for sheet in tables.whole for place, size in sheet.parts.items()}
 
-    parts = {place: said for sheet in tables.whole for place, said in sheet.parts.items()}
-
-    def line(number: RankedRow) -> list[Any]:
+    def row(number: RankedRow) -> dict[str, Any]:
         human = tables.papers.human.get((number.benchmark, number.group, number.metric))
         beside = tables.papers.main(number)
-        known = {
+        return {
+            **asdict(number),
             "part": parts.get((number.model, number.benchmark)),
             "hangs_on_ties": "yes" if depends_on_ties(number) else "no",
             "human": None if human is None else human.published,
             "published": None if beside is None else beside.published,
         }
-        return [known[name] if name in known else getattr(number, name, None) for name in _COLUMNS]
 
-    return csv_text(_COLUMNS, (line(number) for number in tables.numbers))
+    return csv_text(_COLUMNS, map(row, tables.numbers))
 
 
 # --- Markdown ----------------------------------------------------------------------------------

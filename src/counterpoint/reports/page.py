@@ -18,7 +18,6 @@ from counterpoint.metrics import (
     TIES_MARK,
     TIES_NOTE,
     Protocol,
-    heading,
     intervals_note,
     is_baseline,
 )
@@ -26,16 +25,23 @@ from counterpoint.reports.data import ReportData, Shared, gather, shared
 from counterpoint.reports.examples import BUDGET, COUNT, Album, examples
 from counterpoint.reports.figures.curves import line
 from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
-from counterpoint.reports.figures.intervals import difference_data, drop, forest, gaps
+from counterpoint.reports.figures.intervals import difference_rows, drop, forest, gaps
 from counterpoint.reports.figures.scatter import brittle, radar, tradeoff
 from counterpoint.reports.figures.scores import densities, samples
 from counterpoint.reports.figures.shuffles import shuffles
 from counterpoint.reports.findings import findings, meanings
-from counterpoint.reports.formats import as_csv, as_latex, as_markdown, sheet_parts, ties_notes
-from counterpoint.reports.papers import Papers, beside_papers, theirs
+from counterpoint.reports.formats import (
+    as_csv,
+    as_latex,
+    as_markdown,
+    csv_text,
+    sheet_parts,
+    ties_notes,
+)
+from counterpoint.reports.papers import beside_papers
 from counterpoint.reports.provenance import Notice, Provenance, notices, page_facts, run_facts
-from counterpoint.reports.ranking import RankedRow, is_main, numbers_of, written
-from counterpoint.reports.table import Tables, sides as sides_of, tables
+from counterpoint.reports.ranking import RankedRow, is_main, numbers_of
+from counterpoint.reports.table import Tables, besides, sides as sides_of, tables
 from counterpoint.runs import Run, compare, differences_note
 
 if TYPE_CHECKING:
@@ -146,6 +152,7 @@ def _render(
         progress=options.progress,
     )
     sides: list[Any] = []
+    rows = difference_rows(found or ())
     if found is not None:
         sides = sides_of(found, every=options.all_metrics)
         drawn = [*gaps(found, (names[0], names[1])), *drawn]
@@ -167,7 +174,7 @@ def _render(
             beside=besides(made.papers),
             sides=sides,
             differences_note="" if found is None else differences_note(found),
-            sides_csv="" if found is None else difference_data(found).csv,
+            sides_csv=csv_text(list(rows[0]), rows) if rows else "",
             figures=drawn,
             omitted=omitted,
             examples=shown,
@@ -214,26 +221,6 @@ def _picture_notices(album: Album) -> list[Notice]:
     if album.full:
         found.append(f"Images of examples left out to keep the page small: {album.full:,}.")
     return [Notice(text) for text in found]
-
-
-def besides(papers: Papers) -> list[dict[str, str]]:
-    """The published values as they are written."""
-    return [
-        {
-            "model": label,
-            "benchmark": check.benchmark,
-            "group": check.group,
-            "metric": heading(check.metric),
-            "average": check.average,
-            "ours": written(check.metric, check.ours),
-            "published": theirs(check),
-            "verdict": check.verdict,
-            "source": f"{check.model}: {check.source}",
-            "note": check.note,
-        }
-        for (label, *_), checks in papers.values.items()
-        for check in checks
-    ]
 
 
 @cache

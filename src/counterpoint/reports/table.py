@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -31,8 +31,16 @@ from counterpoint.runs import Difference
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own
 _GROUPS: Final = 40  # shown in the page; the CSV has them all
+_STANDINGS: Final[Mapping[str, str]] = {
+    "best": "best",
+    "not separated": "the test cannot tell it from the best",
+    "untested": "not tested",
+}
 
 Kind = Literal["model", "baseline", "human", "chance", "published human", "published"]
+Place = tuple[str, str]  # a benchmark and a group
+Column = tuple[str, str, str]  # a benchmark, a group and a metric
+Link = Callable[[str, str], str]  # to a model's page, or to its run of a benchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,10 @@ class TableLine:
     link: str = ""
     tag: str = ""  # beside the name
 
+    @property
+    def empty(self) -> bool:
+        return all(cell.empty for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnHead:
@@ -70,8 +82,8 @@ class ColumnHead:
     benchmark: str
     group: str
     metrics: list[str]
-    footnote: str
-    cases: str
+    footnote: str = ""
+    cases: str = ""
     family: str = ""  # of benchmarks, for a table that shows some of them
     link: str = ""
     part: bool = False  # whether a number is not over the whole, or over other cases
@@ -83,11 +95,15 @@ class ColumnHead:
         return self.benchmark if self.group == ALL else self.group
 
 
+def columns_of(heads: Iterable[ColumnHead]) -> list[Column]:
+    return [(head.benchmark, head.group, metric) for head in heads for metric in head.metrics]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelTable:
     heads: list[ColumnHead]
     lines: list[TableLine]
-    ties: dict[str, str]  # how many there are, by model
+    ties: dict[str, str] = field(default_factory=dict)  # how many there are, by model
     parts: Parts = field(default_factory=dict)  # what was counted where that is not the whole
 
     @property
@@ -132,40 +148,36 @@ def tables(
     numbers: Sequence[RankedRow],
     papers: Papers,
     parts: Parts | None = None,
+    link: Link = lambda label, benchmark: "",
 ) -> Tables:
     """`parts` says by label and benchmark what was counted, where the runs do not say it."""
-    marks = _footnotes(material)
     parts = parts_of(material) if parts is None else parts
-    by_place: dict[tuple[str, str], list[RankedRow]] = {}
+    marks, footnotes = _footnotes(material)
+    by_place: dict[Place, list[RankedRow]] = {}
     for number in numbers:
         by_place.setdefault((number.benchmark, number.group), []).append(number)
     heads = {place: _head(place, mine, marks, parts) for place, mine in by_place.items()}
-    whole = [head for (_, group), head in heads.items() if group in WHOLE]
-    sheets = [_sheet(some, by_place, material, papers, parts) for some in _packed(whole)]
+    sheet = partial(_sheet, by_place, material, papers, parts, link)
+    whole = [sheet(some) for some in _packed(h for p, h in heads.items() if p[1] in WHOLE)]
     groups: dict[str, list[ModelTable]] = {}
     left_out = {}
     for benchmark in material.benchmarks:
         places = [p for p in by_place if p[0] == benchmark and p[1] not in WHOLE]
         large = sorted(places, key=lambda p: -max(n.n for n in by_place[p]))[:_GROUPS]
-        shown = [p for p in places if p in large]
-        if shown:
-            groups[benchmark] = [
-                _sheet([heads[p]], by_place, material, papers, parts) for p in shown
-            ]
-            left_out[benchmark] = len(places) - len(shown)
-    notes = {mark: text for marks_ in marks.values() for mark, text in marks_}
-    return Tables(sheets, groups, left_out, notes, list(numbers), papers)
+        if large:
+            groups[benchmark] = [sheet([heads[p]]) for p in places if p in large]
+            left_out[benchmark] = len(places) - len(large)
+    return Tables(whole, groups, left_out, footnotes, list(numbers), papers)
 
 
-def _footnotes(material: ReportData) -> dict[str, list[tuple[str, str]]]:
-    """By benchmark the protocols in use, each with its mark; one mark for one protocol."""
+def _footnotes(material: ReportData) -> tuple[dict[str, str], dict[str, str]]:
+    """By benchmark the marks of the protocols in use; by mark its protocol."""
     known: dict[str, str] = {}
-    found: dict[str, list[tuple[str, str]]] = {}
+    marks: dict[str, str] = {}
     for benchmark, several in material.benchmarks.items():
-        for text in dict.fromkeys(scored.protocol.describe() for scored in several):
-            mark = known.setdefault(text, _letters(len(known)))
-            found.setdefault(benchmark, []).append((mark, text))
-    return found
+        protocols = dict.fromkeys(scored.protocol.describe() for scored in several)
+        marks[benchmark] = ", ".join(known.setdefault(p, _letters(len(known))) for p in protocols)
+    return marks, {mark: protocol for protocol, mark in known.items()}
 
 
 def _letters(number: int) -> str:
@@ -174,27 +186,20 @@ def _letters(number: int) -> str:
     return ("" if rest == 0 else _letters(rest - 1)) + chr(ord("a") + last)
 
 
-def _head(
-    place: tuple[str, str],
-    mine: list[RankedRow],
-    marks: dict[str, list[tuple[str, str]]],
-    parts: Parts,
-) -> ColumnHead:
+def _head(place: Place, mine: list[RankedRow], marks: dict[str, str], parts: Parts) -> ColumnHead:
     metrics = in_order(number.metric for number in mine)
     cases = counts_text(number.n for number in mine if number.metric == metrics[0])
     sizes = {parts.get((number.model, place[0]), "") for number in mine}
     if place[1] == ALL and len(sizes) == 1:
         cases = max(sizes) or cases  # all of them are the same part
-    footnote = ", ".join(mark for mark, _ in marks[place[0]])
-    return ColumnHead(*place, metrics, footnote, cases, part=sizes != {""})
+    return ColumnHead(*place, metrics, marks[place[0]], cases, part=sizes != {""})
 
 
-def _packed(heads: list[ColumnHead]) -> list[list[ColumnHead]]:
+def _packed(heads: Iterable[ColumnHead]) -> list[list[ColumnHead]]:
     """Benchmarks side by side, as many as fit."""
     packs: list[list[ColumnHead]] = []
     for head in heads:
-        width = sum(len(other.metrics) for other in packs[-1]) if packs else _WIDTH
-        if packs and width + len(head.metrics) <= _WIDTH:
+        if packs and len(columns_of([*packs[-1], head])) <= _WIDTH:
             packs[-1].append(head)
         else:
             packs.append([head])
@@ -202,39 +207,34 @@ def _packed(heads: list[ColumnHead]) -> list[list[ColumnHead]]:
 
 
 def _sheet(
-    heads: list[ColumnHead],
-    by_place: dict[tuple[str, str], list[RankedRow]],
+    by_place: dict[Place, list[RankedRow]],
     material: ReportData,
     papers: Papers,
     parts: Parts,
+    link: Link,
+    heads: list[ColumnHead],
 ) -> ModelTable:
-    known = {
-        (n.model, n.benchmark, n.group, n.metric): n
-        for head in heads
-        for n in by_place[head.benchmark, head.group]
-    }
-    places = [(head, metric) for head in heads for metric in head.metrics]
+    numbers = [n for head in heads for n in by_place[head.benchmark, head.group]]
+    known = {(n.model, n.benchmark, n.group, n.metric): n for n in numbers}
+    columns = columns_of(heads)
     lines = []
     for label, run in material.runs.items():
         cells = [
             cell_of(
-                known.get((label, head.benchmark, head.group, metric)),
+                known.get((label, *column)),
                 papers,
-                parts.get((label, head.benchmark), ""),
+                parts.get((label, column[0]), ""),
+                link(label, column[0]),
             )
-            for head, metric in places
+            for column in columns
         ]
-        if not all(cell.empty for cell in cells):
-            lines.append(TableLine(label, kind_of(run.model), cells))
-    human = [_human(papers, head, metric) for head, metric in places]
-    if not all(cell.empty for cell in human):
-        lines.append(TableLine("human (published)", "published human", human))
-    chances = [chance_cell(list(known.values()), head, metric) for head, metric in places]
-    if not all(cell.empty for cell in chances):
-        lines.append(TableLine("chance", "chance", chances))
-    shown = {(label, benchmark) for label, benchmark, *_ in known}
-    here = {place: said for place, said in parts.items() if place in shown}
-    return ModelTable(heads, lines, ties_by_model(known.values()), here)
+        lines.append(TableLine(label, kind_of(run.model), cells, link(label, "")))
+    human = [_human(papers, column) for column in columns]
+    lines.append(TableLine("human (published)", "published human", human))
+    lines.append(chance_line(numbers, columns))
+    here = {place: size for place, size in parts.items() if any(k[:2] == place for k in known)}
+    shown = [line for line in lines if not line.empty]
+    return ModelTable(heads, shown, ties_by_model(known.values()), here)
 
 
 def kind_of(model: str) -> Kind:
@@ -243,58 +243,53 @@ def kind_of(model: str) -> Kind:
     return "baseline" if is_baseline(model) else "model"
 
 
-def cell_of(number: RankedRow | None, papers: Papers, part: str = "") -> TableCell:
+def cell_of(number: RankedRow | None, papers: Papers, part: str = "", link: str = "") -> TableCell:
     """`part` says what was counted, if that is not the whole."""
     if number is None:
         return TableCell()
-    name = number.metric
-    low, high = written(name, number.ci_low), written(name, number.ci_high)
-    spread = "" if number.sd is None else f" sd {written(name, number.sd)}"  # over seeds
+    write = partial(written, number.metric)
+    spread = "" if number.sd is None else f" sd {write(number.sd)}"  # over seeds
     beside = papers.main(number)
-    said = {
-        "best": "best",
-        "not separated": "the test cannot tell it from the best",
-        "untested": "not tested",
-    }
     says = [
-        f"95% interval {low} to {high}",
+        f"95% interval {write(number.ci_low)} to {write(number.ci_high)}",
         f"{number.n:,} values",
         f"{number.ties:,} depend on a tie",
     ]
     says += [f"not over the whole: {part}"] if part else []
-    says += [said[number.standing]] if number.standing else []
-    if beside is not None:
-        says.append(f"published: {theirs(beside)}, {beside.source}")
+    says += [_STANDINGS[number.standing]] if number.standing else []
+    says += [] if beside is None else [f"published: {theirs(beside)}, {beside.source}"]
     return TableCell(
-        written(name, number.value),
-        interval_text(number.value, number.ci_low, number.ci_high, partial(written, name)) + spread,
+        write(number.value),
+        interval_text(number.value, number.ci_low, number.ci_high, write) + spread,
         number.standing,
         depends_on_ties(number),
         theirs(beside),
         beside is not None and beside.verdict == "differs",
         "; ".join(says),
-        apart=bool(part),
+        link,
+        bool(part),
     )
 
 
-def _human(papers: Papers, head: ColumnHead, metric: str) -> TableCell:
-    beside = papers.human.get((head.benchmark, head.group, metric))
-    if beside is None:
-        return TableCell()
-    note = f"{beside.source}. {beside.note}".strip()
+def _human(papers: Papers, column: Column) -> TableCell:
+    beside = papers.human.get(column)
+    note = "" if beside is None else f"{beside.source}. {beside.note}".strip()
     return TableCell(theirs(beside), says=note)
 
 
-def chance_cell(numbers: list[RankedRow], head: ColumnHead, metric: str) -> TableCell:
-    place = (head.benchmark, head.group, metric)
-    mine = [n.chance for n in numbers if (n.benchmark, n.group, n.metric) == place]
-    found = sorted({chance for chance in mine if chance is not None})
-    if not found:
-        return TableCell()
-    apart = any(high - low > 5e-4 for low, high in pairwise(found))
-    if apart:  # runs lack different cases, so that their chance differs
-        return TableCell(f"{written(metric, found[0])} to {written(metric, found[-1])}")
-    return TableCell(written(metric, found[0]))
+def chance_line(numbers: Iterable[RankedRow], columns: Sequence[Column]) -> TableLine:
+    """Chance levels, both ends where runs lack different cases, so that their chance differs."""
+    levels: dict[Column, set[float]] = {column: set() for column in columns}
+    for n in numbers:
+        if n.chance is not None and (n.benchmark, n.group, n.metric) in levels:
+            levels[n.benchmark, n.group, n.metric].add(n.chance)
+    cells = []
+    for column in columns:
+        found = sorted(levels[column])
+        apart = any(high - low > 5e-4 for low, high in pairwise(found))
+        ends = [written(column[2], value) for value in (found if apart else found[:1])]
+        cells.append(TableCell(" to ".join(dict.fromkeys((*ends[:1], *ends[-1:])))))
+    return TableLine("chance", "chance", cells)
 
 
 # --- two runs side by side ----------------------------------------------------------------------
@@ -309,9 +304,9 @@ class Side:
     left_out: int
 
 
-def sides(found: Sequence[Difference], *, every: bool = False) -> list[Side]:
+def sides(differences: Sequence[Difference], *, every: bool = False) -> list[Side]:
     """The tables; `every` metric, or the main ones."""
-    shown = [d for d in found if every or METRICS[d.metric].main]
+    shown = [d for d in differences if every or METRICS[d.metric].main]
     order = {name: place for place, name in enumerate(METRIC_HEADINGS)}
     made = []
     for benchmark in dict.fromkeys(d.benchmark for d in shown):
@@ -345,3 +340,24 @@ def _pair(d: Difference) -> dict[str, str]:
         "n": f"{d.n:,}",
         "verdict": d.verdict,
     }
+
+
+def besides(papers: Papers, label: str | None = None) -> list[dict[str, str]]:
+    """The published values as they are written: of all models, or of one."""
+    return [
+        {
+            "model": key[0],
+            "benchmark": check.benchmark,
+            "group": check.group,
+            "metric": heading(check.metric),
+            "average": check.average,
+            "ours": written(check.metric, check.ours),
+            "published": theirs(check),
+            "verdict": check.verdict,
+            "source": f"{check.model}: {check.source}",
+            "note": check.note,
+        }
+        for key, checks in papers.values.items()
+        if label in (None, key[0])
+        for check in checks
+    ]

@@ -50,6 +50,10 @@ class PaperValue(NamedTuple):
     source: str
     note: str
 
+    @property
+    def cited(self) -> str:
+        return f"{self.source} ({self.note})" if self.note else self.source
+
 
 @dataclass(frozen=True, slots=True)
 class BoardRun:
@@ -81,6 +85,11 @@ class SameCases:
         if gallery_rows(self.scored[0].part.cases).any():
             return f"{max(n.n for n in self.numbers):,} queries"
         return f"{self.cases:,} cases" if self.cases > 1 else "1 case"
+
+    @property
+    def part(self) -> str:
+        """What was counted, if that is not the whole benchmark."""
+        return self.size if self.lacks else ""
 
     @cached_property
     def lacks(self) -> str:

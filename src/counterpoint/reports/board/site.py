@@ -37,10 +37,10 @@ from counterpoint.reports.board.tables import (
     paper_sheets,
 )
 from counterpoint.reports.findings import meanings
-from counterpoint.reports.page import besides, environment
-from counterpoint.reports.papers import Papers
+from counterpoint.reports.page import environment
 from counterpoint.reports.provenance import Fact, Provenance, facts_of, page_facts, told_of
 from counterpoint.reports.publishing import names_apart, safe_name
+from counterpoint.reports.table import besides
 from counterpoint.runs import Run, save_run
 
 _MANIFEST: Final = "board.json"
@@ -176,7 +176,6 @@ class _Site:
 
     def _model(self, label: str) -> None:
         runs = [one for one in self.data.runs if one.label == label]
-        values = {key: found for key, found in self.data.papers.values.items() if key[0] == label}
         sheets = model_sheets(self.data, label, self.links)
         self._page(
             f"models/{self.top.models[label]}.html",
@@ -185,7 +184,7 @@ class _Site:
             sheets=sheets,
             metrics=[metric for sheet in sheets.values() for metric in sheet.metrics],
             apart=any(head.part for sheet in sheets.values() for head in sheet.heads),
-            beside=besides(Papers(values, {})),
+            beside=besides(self.data.papers, label),
             runs=[self._run(one) for one in runs],
         )
 
@@ -255,7 +254,7 @@ def _line(value: PaperValue, link: str) -> dict[str, str]:
         **value._asdict(),
         "metric": heading(value.metric),
         "link": link,
-        "source": f"{value.source} ({value.note})" if value.note else value.source,
+        "source": value.cited,
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
@@ -13,7 +14,7 @@ from counterpoint.reports.figures.drawing import Drawn
 from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.formats import csv_text
-from counterpoint.reports.ranking import RankedRow, counts_text
+from counterpoint.reports.ranking import counts_text
 from counterpoint.reports.table import (
     ColumnHead,
     ModelTable,
@@ -21,7 +22,8 @@ from counterpoint.reports.table import (
     TableLine,
     Tables,
     cell_of,
-    chance_cell,
+    chance_line,
+    columns_of,
     kind_of,
     tables,
 )
@@ -47,8 +49,10 @@ class Links:
     def benchmark(self, name: str) -> str:
         return f"{self.up}benchmarks/{self.benchmarks[name]}.html"
 
-    def run(self, data: BoardData, label: str, benchmark: str) -> str:
-        return f"{self.model(label)}#run-{data.run_of(label, benchmark).name}"
+    def ours(self, data: BoardData, label: str, benchmark: str) -> str:
+        """To the page of a model, or to its run of a benchmark."""
+        run = f"#run-{data.run_of(label, benchmark).name}" if benchmark else ""
+        return f"{self.model(label)}{run}"
 
 
 # --- the first page ------------------------------------------------------------------------------
@@ -56,82 +60,55 @@ class Links:
 
 def index_sheet(data: BoardData, links: Links) -> ModelTable:
     """Every model on every benchmark: its main metric, and brittleness."""
-    shown = [b for b in data.benchmarks if b in data.same_cases or not is_shuffled(b)]
-    heads = [
-        ColumnHead(
-            *(b, ALL, columns, "", _count(data, b), data.kind(b), links.benchmark(b)),
-            part=any(
-                same.lacks or number for number, same in enumerate(data.same_cases.get(b, ()))
-            ),
-        )
-        for b in shown
-        if (columns := data.columns(b))
-    ]
-    places = [(head, metric) for head in heads for metric in head.metrics]
-    ours = {
-        (n.model, n.benchmark, n.metric): (n, number > 0, _part(same))
-        for several in data.same_cases.values()
-        for number, same in enumerate(several)
-        for n in same.numbers
-        if n.group == ALL
-    }
+    heads = []
+    for b in data.benchmarks:
+        several, metrics = data.same_cases.get(b, []), data.columns(b)
+        if metrics and (several or not is_shuffled(b)):
+            counts = [max(n.n for n in same.numbers) for same in several]
+            count = counts_text(counts) if several else ""
+            part = len(several) > 1 or any(same.lacks for same in several)
+            about = (count, data.kind(b), links.benchmark(b), part)
+            heads.append(ColumnHead(b, ALL, metrics, "", *about))
+    columns = columns_of(heads)
+    ours = _our_cells(data, links)
     lines = [
         TableLine(
             label,
             kind_of(run.model),
-            [_ours(data, ours, label, head.benchmark, m, links) for head, m in places],
+            [ours.get((label, *column), TableCell()) for column in columns],
             links.model(label),
         )
         for label, run in data.material.runs.items()
     ]
-    chances = [chance_cell(data.main_numbers, head, metric) for head, metric in places]
-    if any(not cell.empty for cell in chances):
-        lines.append(TableLine("chance", "chance", chances))
-    theirs = {head.benchmark: _by_model(data.paper_values(head.benchmark)) for head in heads}
+    theirs = _by_column(v for h in heads for v in data.paper_values(h.benchmark))
+    beside = [chance_line(data.main_numbers, columns)]
     for name in data.published_models:
-        cells = [
-            _paper(theirs[h.benchmark].get((name, m), []), links.benchmark(h.benchmark))
-            for h, m in places
-        ]
-        if any(not cell.empty for cell in cells):
-            lines.append(TableLine(name, "published", cells, links.paper(name), PUBLISHED))
-    return ModelTable(heads, lines, {})
+        cells = [_paper(theirs.get((name, *c), []), links.benchmark(c[0])) for c in columns]
+        beside.append(TableLine(name, "published", cells, links.paper(name), PUBLISHED))
+    return ModelTable(heads, [*lines, *(line for line in beside if not line.empty)])
 
 
-def _count(data: BoardData, benchmark: str) -> str:
-    several = data.same_cases.get(benchmark, [])
-    return counts_text(max(n.n for n in same.numbers) for same in several) if several else ""
+def _our_cells(data: BoardData, links: Links) -> dict[tuple[str, ...], TableCell]:
+    """By label and column. What is compared with others stands on the page of the benchmark."""
+    cells: dict[tuple[str, ...], TableCell] = {}
+    for benchmark, several in data.same_cases.items():
+        for number, same in enumerate(several):
+            for n in (n for n in same.numbers if n.group == ALL):
+                link = links.ours(data, n.model, benchmark)
+                shown = replace(n, standing="") if number else n
+                cell = cell_of(shown, data.papers, same.part, link)
+                if number:
+                    says = f"{cell.says}; over other cases: not compared"
+                    cell = replace(cell, apart=True, says=says)
+                cells[n.model, benchmark, ALL, n.metric] = cell
+    return cells
 
 
-def _part(same: SameCases) -> str:
-    """What was counted, if that is not the whole benchmark."""
-    return same.size if same.lacks else ""
-
-
-def _ours(
-    data: BoardData,
-    ours: Mapping[tuple[str, str, str], tuple[RankedRow, bool, str]],
-    label: str,
-    benchmark: str,
-    metric: str,
-    links: Links,
-) -> TableCell:
-    if (label, benchmark, metric) not in ours:
-        return TableCell()
-    number, apart, part = ours[label, benchmark, metric]
-    if apart:  # what it is compared with stands on the page of the benchmark
-        number = replace(number, standing="")
-    cell = cell_of(number, data.papers, part)
-    says = f"{cell.says}; over other cases: not compared" if apart else cell.says
-    return replace(
-        cell, link=links.run(data, label, benchmark), apart=apart or cell.apart, says=says
-    )
-
-
-def _by_model(values: Sequence[PaperValue]) -> dict[tuple[str, str], list[PaperValue]]:
-    found: dict[tuple[str, str], list[PaperValue]] = {}
-    for value in values:
-        found.setdefault((value.model, value.metric), []).append(value)
+def _by_column(values: Iterable[PaperValue]) -> dict[tuple[str, ...], list[PaperValue]]:
+    """By model and column."""
+    found: dict[tuple[str, ...], list[PaperValue]] = {}
+    for v in values:
+        found.setdefault((v.model, v.benchmark, v.group, v.metric), []).append(v)
     return found
 
 
@@ -139,9 +116,9 @@ def _paper(values: Sequence[PaperValue], page: str = "") -> TableCell:
     """The first of the papers' values; the others are in its words."""
     if not values:
         return TableCell()
-    said = "; ".join(dict.fromkeys(f"{v.value}, {v.source}" for v in values))
+    sources = "; ".join(dict.fromkeys(f"{v.value}, {v.source}" for v in values))
     link = f"{page}#published" if page else ""
-    return TableCell(values[0].value, says=f"published: {said}", link=link)
+    return TableCell(values[0].value, says=f"published: {sources}", link=link)
 
 
 # --- the page of a benchmark ---------------------------------------------------------------------
@@ -152,55 +129,33 @@ def benchmark_tables(data: BoardData, same: SameCases, links: Links) -> Tables:
     benchmark = same.scored[0].part.benchmark
     runs = {label: run for label, run in data.material.runs.items() if label in same.labels}
     parts = {(label, benchmark): same.size for label in same.labels if same.lacks}
-    made = tables(ReportData(runs, {benchmark: same.scored}), same.numbers, data.papers, parts)
-
-    def linked(sheet: ModelTable) -> ModelTable:
-        lines = [
-            replace(
-                line,
-                link=links.model(line.name),
-                cells=[
-                    replace(c, link="" if c.empty else links.run(data, line.name, benchmark))
-                    for c in line.cells
-                ],
-            )
-            if line.name in same.labels
-            else line
-            for line in sheet.lines
-        ]
-        return replace(sheet, lines=lines)
-
-    return replace(
-        made,
-        whole=[linked(sheet) for sheet in made.whole],
-        groups={name: [linked(s) for s in sheets] for name, sheets in made.groups.items()},
-    )
+    material = ReportData(runs, {benchmark: same.scored})
+    return tables(material, same.numbers, data.papers, parts, partial(links.ours, data))
 
 
 def paper_sheets(data: BoardData, benchmark: str, links: Links) -> dict[str, ModelTable]:
     """Published values by protocol and average: models by groups and metrics."""
-    found = {}
+    sheets = {}
     mine = [v for v in data.values.get(benchmark, []) if METRICS[v.metric].main]
     for protocol, average in dict.fromkeys((v.protocol, v.average) for v in mine):
         values = [v for v in mine if (v.protocol, v.average) == (protocol, average)]
-        metrics = {g: in_order(v.metric for v in values if v.group == g) for g in _groups(values)}
-        heads = [ColumnHead(benchmark, group, names, "", "") for group, names in metrics.items()]
-        places = [(head, metric) for head in heads for metric in head.metrics]
-        known: dict[tuple[str, str, str], list[PaperValue]] = {}
-        for v in values:
-            known.setdefault((v.model, v.group, v.metric), []).append(v)
+        heads = [
+            ColumnHead(benchmark, group, in_order(v.metric for v in values if v.group == group))
+            for group in _groups(values)
+        ]
+        known, columns = _by_column(values), columns_of(heads)
         lines = [
             TableLine(
                 name,
                 "published",
-                [_paper(known.get((name, h.group, m), [])) for h, m in places],
+                [_paper(known.get((name, *column), [])) for column in columns],
                 links.paper(name),
             )
             for name in dict.fromkeys(v.model for v in values)
         ]
-        kept = [line for line in lines if any(not cell.empty for cell in line.cells)]
-        found[f"protocol {protocol}, {average} average"] = ModelTable(heads, kept, {})
-    return found
+        kept = [line for line in lines if not line.empty]
+        sheets[f"protocol {protocol}, {average} average"] = ModelTable(heads, kept)
+    return sheets
 
 
 def _groups(values: Sequence[PaperValue]) -> list[str]:
@@ -217,35 +172,27 @@ def _groups(values: Sequence[PaperValue]) -> list[str]:
 
 def model_sheets(data: BoardData, label: str, links: Links) -> dict[str, ModelTable]:
     """By benchmark: the groups of a model by metrics."""
-    found = {}
+    sheets = {}
     for benchmark, several in data.same_cases.items():
         numbers = [n for same in several for n in same.numbers if n.model == label]
         if not numbers:
             continue
-        part = next(
-            (said for same in several if label in same.labels and (said := _part(same))), ""
-        )
+        part = next((same.part for same in several if label in same.labels and same.part), "")
         known = {(n.group, n.metric): n for n in numbers}
         metrics = in_order(n.metric for n in numbers)
-        link = links.run(data, label, benchmark)
-        groups = dict.fromkeys(n.group for n in numbers)
+        link = links.ours(data, label, benchmark)
         lines = [
             TableLine(
                 "all cases" if group == ALL else group,
                 "model",
-                [
-                    replace(cell, link="" if cell.empty else link)
-                    for m in metrics
-                    for cell in [cell_of(known.get((group, m)), data.papers, part)]
-                ],
+                [cell_of(known.get((group, m)), data.papers, part, link) for m in metrics],
             )
-            for group in groups
+            for group in dict.fromkeys(n.group for n in numbers)
         ]
         count = f"{max(n.n for n in numbers if n.group in WHOLE):,}"
-        place = links.benchmark(benchmark)
-        head = ColumnHead(benchmark, ALL, metrics, "", count, "", place, part=bool(part))
-        found[benchmark] = ModelTable([head], lines, {})
-    return found
+        about = ("", count, "", links.benchmark(benchmark), bool(part))
+        sheets[benchmark] = ModelTable([ColumnHead(benchmark, ALL, metrics, *about)], lines)
+    return sheets
 
 
 # --- all numbers as data ---------------------------------------------------------------------
@@ -259,21 +206,26 @@ _COLUMNS: Final = (
 
 def all_numbers(data: BoardData) -> str:
     """Ours and the papers', as fractions. Only numbers of the same `cases` are compared."""
-    lines: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for benchmark, several in data.same_cases.items():
         for number, same in enumerate(several, start=1):
             used = same.scored[0].protocol
-            for n in same.numbers:
-                place = (n.model, benchmark, n.group, n.metric, used.name, used.average)
-                found = (n.value, n.ci_low, n.ci_high, n.n, n.ties, n.standing)
-                run = data.run_of(n.model, benchmark).name
-                lines.append(("measured", *place, *found, f"{benchmark} {number}", run, ""))
+            rows += [
+                {
+                    **asdict(n),
+                    "kind": "measured",
+                    "protocol": used.name,
+                    "average": used.average,
+                    "cases": f"{benchmark} {number}",
+                    "run": data.run_of(n.model, benchmark).name,
+                }
+                for n in same.numbers
+            ]
     for v in data.every_value:
         value = float(v.value) / (100 if METRICS[v.metric].unit == "share" else 1)
-        place = (v.model, v.benchmark, v.group, v.metric, v.protocol, v.average)
-        source = f"{v.source} ({v.note})" if v.note else v.source
-        lines.append((PUBLISHED, *place, round(value, 12), *[None] * 7, source))
-    return csv_text(_COLUMNS, lines)
+        about = {"kind": PUBLISHED, "value": round(value, 12), "source": v.cited}
+        rows.append({**v._asdict(), **about})
+    return csv_text(_COLUMNS, rows)
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -284,12 +236,12 @@ def brittle_figure(data: BoardData, benchmark: str | None = None) -> Drawn | Non
     names = [benchmark] if benchmark else data.benchmarks
     points = []
     for name in names:
-        values = {key: found[0] for key, found in _by_model(data.paper_values(name)).items()}
-        for (model, metric), x in values.items():
-            y = values.get((model, "brittleness"))
+        values = _by_column(data.paper_values(name))
+        for (model, *place, metric), [x, *_] in values.items():
+            y = values.get((model, *place, "brittleness"))
             if metric == "augmented_accuracy" and y is not None:
-                points.append(PaperPoint(name, model, float(x.value), float(y.value)))
+                points.append(PaperPoint(name, model, float(x.value), float(y[0].value)))
     mine = {b: several for b, several in data.material.benchmarks.items() if b in names}
     numbers = [n for n in data.main_numbers if n.benchmark in names]
-    found = brittle(ReportData(data.material.runs, mine), numbers, points)[0]
-    return found if isinstance(found, Drawn) else None
+    figure = brittle(ReportData(data.material.runs, mine), numbers, points)[0]
+    return figure if isinstance(figure, Drawn) else None

@@ -14,29 +14,13 @@ from counterpoint._util.errors import RunError
 from counterpoint._util.writing import whole_file
 from counterpoint.metrics import ALL, AXIS_LABELS, COMPOSITION_METRICS, GALLERY_METRICS, PART_MARK
 from counterpoint.reports.data import ReportData
-from counterpoint.reports.figures.drawing import (
-    XML,
-    Data,
-    Drawn,
-    Look,
-    Made,
-    Omitted,
-    canvas,
-    legend_below,
-    look,
-    percents,
-    reach,
-    svg_of,
-)
+from counterpoint.reports.figures import drawing as draw
+from counterpoint.reports.figures.drawing import XML, Drawn, Look, Made, Omitted, Rows
+from counterpoint.reports.formats import csv_text
 from counterpoint.reports.ranking import RankedRow, one_line, short_name
 from counterpoint.runs import Row, Run, main_rows
 
 LINE_TITLE: Final = "WiSE-FT line"
-_LINE_COLUMNS: Final = (
-    *("x", "benchmark", "metric", "alpha", "x_value", "x_low", "x_high", "y_value"),
-    *("y_low", "y_high"),
-)
-
 Along = Mapping[float, Sequence[Row]]  # the rows of each alpha's run
 
 
@@ -47,12 +31,13 @@ class Ends(NamedTuple):
 
 def line(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     """A figure for each pair of models that some runs stand between."""
-    lines: dict[Ends, dict[float, str]] = {}
+    lines: dict[Ends, dict[float, list[RankedRow]]] = {}
     for label, run in material.runs.items():
         found = place_of(run)
         if found is not None:
-            lines.setdefault(found[0], {})[found[1]] = label
-    made = [_drawn(ends, alphas, numbers) for ends, alphas in lines.items() if len(alphas) > 1]
+            mine = [n for n in numbers if n.model == label]
+            lines.setdefault(found[0], {})[found[1]] = mine
+    made = [_line_of(ends, along) for ends, along in lines.items() if len(along) > 1]
     why = "it takes runs of `counterpoint wise` with two or more alphas."
     return made or [Omitted(LINE_TITLE, why)]
 
@@ -60,38 +45,34 @@ def line(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
 def place_of(run: Run) -> tuple[Ends, float] | None:
     """Between which models a run stands and where, if `wise` made it."""
     info = run.manifest.get("model_info")
-    wise = info.get("wise") if isinstance(info, dict) else None
-    if not isinstance(wise, dict):
-        return None
+    wise: Any = info.get("wise") if isinstance(info, dict) else None
     try:
         return Ends(str(wise["base"]), str(wise["tuned"])), float(wise["alpha"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _drawn(ends: Ends, alphas: dict[float, str], numbers: Sequence[RankedRow]) -> Made:
-    data = _line_data(
-        {alpha: [n for n in numbers if n.model == label] for alpha, label in alphas.items()}
-    )
-    if not data.lines:
+def _line_of(ends: Ends, along: Along) -> Made:
+    rows = _line_rows(along)
+    if not rows:
         return Omitted(LINE_TITLE, "the runs of its alphas have no benchmark in common.")
     return Drawn(
         "wise-ft",
         LINE_TITLE,
         f"Weights mixed from {one_line(ends.base)} (alpha 0) to {one_line(ends.tuned)} (alpha 1); "
         "the numbers at points are alphas. Choose alpha on other cases than those you report.",
-        _line_svg(data),
-        data,
+        _line_svg(rows),
+        rows,
     )
 
 
 def draw_line(along: Along, path: Path, title: str) -> None:
     """Write the figure as an SVG file; no display is needed."""
-    data = _line_data(along)
-    if not data.lines:
+    rows = _line_rows(along)
+    if not rows:
         raise RunError("E-RUN-EMPTY", f"{path}: nothing to draw, because no case was scored.")
     with whole_file(path) as partial:
-        partial.write_text(f"{XML}\n{_line_svg(data, title)}", encoding="utf-8")
+        partial.write_text(f"{XML}\n{_line_svg(rows, title)}", encoding="utf-8")
 
 
 # --- what is drawn against what -----------------------------------------------------------------
@@ -116,19 +97,11 @@ def line_panels(along: Along) -> list[Panel]:
     the main metric of all others; without them original accuracy against augmented accuracy, where
     all benchmarks have both, else everything against alpha.
     """
-    known = {(row.benchmark, row.metric) for rows in along.values() for row in rows}
-    names = dict.fromkeys(row.benchmark for rows in along.values() for row in rows)
-    kept = [
-        CurveKey(name, metric)
-        for name in names
-        for metric in GALLERY_METRICS
-        if (name, metric) in known
-    ]
-    gained = [
-        CurveKey(name, next(metric for metric in COMPOSITION_METRICS if (name, metric) in known))
-        for name in names
-        if any((name, metric) in known for metric in COMPOSITION_METRICS)
-    ]
+    known = dict.fromkeys((row.benchmark, row.metric) for rows in along.values() for row in rows)
+    names = dict.fromkeys(benchmark for benchmark, _ in known)
+    kept = [CurveKey(name, m) for name in names for m in GALLERY_METRICS if (name, m) in known]
+    firsts = {n: next((m for m in COMPOSITION_METRICS if (n, m) in known), "") for n in names}
+    gained = [CurveKey(name, metric) for name, metric in firsts.items() if metric]
     if gained and kept:
         return [Panel(key, gained) for key in kept]
     if gained and all(key.metric == "augmented_accuracy" for key in gained):
@@ -136,37 +109,36 @@ def line_panels(along: Along) -> list[Panel]:
     return [Panel(None, gained or kept)]
 
 
-def _line_data(along: Along) -> Data:
-    lines = []
+def _line_rows(along: Along) -> Rows:
+    rows: Rows = []
     for panel in line_panels(along):
         for key in panel.ys:
             x = CurveKey(key.benchmark, panel.x) if isinstance(panel.x, str) else panel.x
-            label = "alpha" if x is None else _x_label(x, panel.x)
-            lines += [(label, *key, *values) for values in _points(along, x, key)]
-    return Data(_LINE_COLUMNS, lines)
-
-
-def _x_label(key: CurveKey, asked: CurveKey | str | None) -> str:
-    label = f"{AXIS_LABELS.get(key.metric, key.metric)} (%)"
-    return label if isinstance(asked, str) else f"{key.benchmark}: {label}"
-
-
-def _points(along: Along, x: CurveKey | None, y: CurveKey) -> list[tuple[float, ...]]:
-    found = []
-    for alpha, rows in sorted(along.items()):
-        known = {(r.benchmark, r.metric): percents(r) for r in rows if r.group == ALL}
-        if y in known and (x is None or x in known):
-            found.append((alpha, *([alpha] * 3 if x is None else known[x]), *known[y]))
-    return found
+            label = "alpha" if x is None else f"{_label(x.metric)} (%)"
+            if isinstance(panel.x, CurveKey):
+                label = f"{panel.x.benchmark}: {label}"
+            for alpha, several in sorted(along.items()):
+                known = {(r.benchmark, r.metric): r for r in several if r.group == ALL}
+                if key not in known or (x is not None and x not in known):
+                    continue
+                xs = dict.fromkeys(("x_value", "x_low", "x_high"), alpha)
+                if x is not None:
+                    xs = draw.percents(known[x], "x_")
+                about = {"x": label, **key._asdict(), "alpha": alpha}
+                rows.append({**about, **xs, **draw.percents(known[key], "y_")})
+    return rows
 
 
 # --- the picture --------------------------------------------------------------------------------
 
 
-def _line_svg(data: Data, title: str = "") -> str:
-    rows = data.named()
+def _label(metric: str) -> str:
+    return AXIS_LABELS.get(metric, metric)
+
+
+def _line_svg(rows: Rows, title: str = "") -> str:
     sides = list(dict.fromkeys(row["x"] for row in rows))
-    with canvas(3.2 * len(sides), LINE_TITLE) as figure:
+    with draw.canvas(3.2 * len(sides), LINE_TITLE) as figure:
         if title:
             figure.suptitle(title, fontsize=9)
         grid = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
@@ -175,40 +147,34 @@ def _line_svg(data: Data, title: str = "") -> str:
             keys = dict.fromkeys((r["benchmark"], r["metric"]) for r in rows if r["x"] == side)
             for number, key in enumerate(keys):
                 mine = [r for r in rows if r["x"] == side and (r["benchmark"], r["metric"]) == key]
-                name = f"{short_name(key[0], 30)}: {AXIS_LABELS.get(key[1], key[1])}"
-                drawn[name] = _line_curve(axes, mine, look(number, name))
+                name = f"{short_name(key[0], 30)}: {_label(key[1])}"
+                drawn[name] = _line_curve(axes, mine, draw.look(number, name))
             axes.set_xlabel(short_name(side, 64))
             axes.set_ylabel("per cent")
             axes.margins(0.1)
-        legend_below(figure, drawn)
-        said = [
-            f"{r['benchmark']} at alpha {r['alpha']:g}: "
-            f"{AXIS_LABELS.get(r['metric'], r['metric'])} {r['y_value']:.1f}"
+        draw.legend_below(figure, drawn)
+        told = [
+            f"{r['benchmark']} at alpha {r['alpha']:g}: {_label(r['metric'])} {r['y_value']:.1f}"
             for r in rows
         ]
-        return svg_of(figure, LINE_TITLE, said)
+        return draw.svg_of(figure, LINE_TITLE, told)
 
 
-def _curve(axes: Any, xs: list[Any], ys: list[float], mine: Look, yerr: Any, xerr: Any) -> Any:
-    how = {"color": mine.colour, "marker": mine.marker, "markersize": 4.5, "linewidth": 1.4}
-    return axes.errorbar(xs, ys, xerr=xerr, yerr=yerr, elinewidth=0.5, **how)
+def _curve(axes: Any, rows: Rows, prefixes: tuple[str, str], look: Look, xerr: Any = None) -> Any:
+    xs, ys = ([row[f"{prefix}value"] for row in rows] for prefix in prefixes)
+    style = {"color": look.colour, "marker": look.marker, "markersize": 4.5, "linewidth": 1.4}
+    yerr = draw.reach(rows, prefixes[1])
+    return axes.errorbar(xs, ys, xerr=xerr, yerr=yerr, elinewidth=0.5, **style)
 
 
-def _line_curve(axes: Any, rows: list[dict[str, Any]], mine: Look) -> Any:
-    xs, ys = [r["x_value"] for r in rows], [r["y_value"] for r in rows]
-    across = None if rows[0]["x"] == "alpha" else reach(rows, "x_")
-    drawn = _curve(axes, xs, ys, mine, reach(rows, "y_"), across)
-    # Where the axis is alpha, points need not say theirs.
-    places = {0, len(xs) // 2, len(xs) - 1} if rows[0]["x"] != "alpha" else set()
-    for place in sorted(places):
-        axes.annotate(
-            f"{rows[place]['alpha']:g}",
-            (xs[place], ys[place]),
-            (4, 5),
-            textcoords="offset points",
-            fontsize=8,
-            color=mine.colour,
-        )
+def _line_curve(axes: Any, rows: Rows, look: Look) -> Any:
+    if rows[0]["x"] == "alpha":  # points need not say theirs
+        return _curve(axes, rows, ("x_", "y_"), look)
+    drawn = _curve(axes, rows, ("x_", "y_"), look, draw.reach(rows, "x_"))
+    style = {"textcoords": "offset points", "fontsize": 8, "color": look.colour}
+    for place in sorted({0, len(rows) // 2, len(rows) - 1}):
+        row = rows[place]
+        axes.annotate(f"{row['alpha']:g}", (row["x_value"], row["y_value"]), (4, 5), **style)
     return drawn
 
 
@@ -233,67 +199,60 @@ class CoursePoint(NamedTuple):
 
 def write_course(points: Sequence[CoursePoint], folder: Path) -> tuple[Path, Path]:
     """`course.csv` and `course.svg`, both written as a whole."""
-    data = _course_data(points)
+    rows = _course_rows(points)
     table, figure = folder / "course.csv", folder / "course.svg"
     with whole_file(table, RunError) as partial:
-        partial.write_text(data.csv, encoding="utf-8")
+        partial.write_text(csv_text(_COURSE_COLUMNS, rows), encoding="utf-8")
     with whole_file(figure, RunError) as partial:
-        partial.write_text(f"{XML}\n{_course_svg(data)}", encoding="utf-8")
+        partial.write_text(f"{XML}\n{_course_svg(rows)}", encoding="utf-8")
     return table, figure
 
 
-def _course_data(points: Sequence[CoursePoint]) -> Data:
+def _course_rows(points: Sequence[CoursePoint]) -> Rows:
     """x is the number of the names if it grows from one to the next, else the order."""
     steps = [point.step for point in points if point.step is not None]
     grow = len(steps) == len(points) and steps == sorted(set(steps))
-    lines = [
-        (
-            *(point.checkpoint, point.step, point.step if grow else place),
-            *(row.benchmark, row.metric, row.value, row.ci_low, row.ci_high, row.n, run),
-            point.parts.get(row.benchmark),
-        )
+    return [
+        {
+            "checkpoint": point.checkpoint,
+            "step": point.step,
+            "x": point.step if grow else place,
+            **{name: getattr(row, name) for name in _COURSE_COLUMNS[3:9]},
+            "run": run,
+            "part": point.parts.get(row.benchmark),
+        }
         for place, point in enumerate(points, 1)
         for row, run in point.rows
         if main_rows([row], groups=False)
     ]
-    return Data(_COURSE_COLUMNS, lines)
 
 
-def _course_svg(data: Data) -> str:
-    rows = data.named()
+def _course_svg(rows: Rows) -> str:
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    labels = {m: AXIS_LABELS.get(m, m.replace("_", " ")) for m in metrics}
     counted = any(row["x"] != row["step"] for row in rows)
-    with canvas(2.6 * len(benchmarks) + 0.6, _COURSE_TITLE) as figure:
+    with draw.canvas(2.6 * len(benchmarks) + 0.6, _COURSE_TITLE) as figure:
         grid = figure.subplots(len(benchmarks), 1, squeeze=False)[:, 0]
         drawn: dict[str, Any] = {}
-        metrics = list(dict.fromkeys(row["metric"] for row in rows))
         for axes, benchmark in zip(grid, benchmarks, strict=True):
-            for number, metric in enumerate(metrics):
+            for number, (metric, name) in enumerate(labels.items()):
                 mine = [r for r in rows if (r["benchmark"], r["metric"]) == (benchmark, metric)]
                 if mine:
-                    name = _label(metric)
-                    drawn[name] = _course_curve(axes, mine, look(number, name))
+                    ends = {"value": "value", "low": "ci_low", "high": "ci_high"}
+                    shares = [{k: 100 * r[name] for k, name in ends.items()} for r in mine]
+                    points = [
+                        {"x_value": r["x"], **share} for r, share in zip(mine, shares, strict=True)
+                    ]
+                    drawn[name] = _curve(axes, points, ("x_", ""), draw.look(number, name))
             parts = {r["part"] for r in rows if r["benchmark"] == benchmark and r["part"]}
             part = f" ({', '.join(sorted(parts))}){PART_MARK}" if parts else ""
             axes.set_title(f"{short_name(benchmark, 60)}{part}", fontsize=9)
             axes.set_ylabel("per cent")
         grid[-1].set_xlabel("checkpoint, in order" if counted else "step or epoch in the name")
-        legend_below(figure, drawn)
-        said = [
-            f"{r['checkpoint']} on {r['benchmark']}: {_label(r['metric'])} {100 * r['value']:.1f}"
+        draw.legend_below(figure, drawn)
+        told = [
+            f"{r['checkpoint']} on {r['benchmark']}: {labels[r['metric']]} {100 * r['value']:.1f}"
             for r in rows
         ]
-        return svg_of(figure, _COURSE_TITLE, said)
-
-
-def _label(metric: str) -> str:
-    return AXIS_LABELS.get(metric, metric.replace("_", " "))
-
-
-def _course_curve(axes: Any, rows: list[dict[str, Any]], mine: Look) -> Any:
-    values = [
-        {"value": 100 * r["value"], "low": 100 * r["ci_low"], "high": 100 * r["ci_high"]}
-        for r in rows
-    ]
-    ys = [one["value"] for one in values]
-    return _curve(axes, [r["x"] for r in rows], ys, mine, reach(values), None)
+        return draw.svg_of(figure, _COURSE_TITLE, told)

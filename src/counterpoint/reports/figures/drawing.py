@@ -69,28 +69,22 @@ _SETTINGS: Final[Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
-    """The numbers of a figure: what is drawn is taken from here, and the page gives it as CSV."""
-
-    columns: tuple[str, ...]
-    lines: list[tuple[Any, ...]]
-
-    @property
-    def csv(self) -> str:
-        return csv_text(self.columns, self.lines)
-
-    def named(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.columns, line, strict=True)) for line in self.lines]
+Rows = list[dict[str, Any]]  # the numbers of a figure
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
+    """What is drawn is taken from `rows`, and the page gives them as CSV."""
+
     name: str  # of its CSV file
     title: str
     caption: str
     svg: str
-    data: Data
+    rows: Rows
+
+    @property
+    def csv(self) -> str:
+        return csv_text(list(self.rows[0]), self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +128,7 @@ def svg_of(
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     for gid, title in (titles or {}).items():
         body = body.replace(f'<g id="{gid}">', f"<g><title>{escape(title)}</title>", 1)
-    body = re.sub(r"<[^<>]*>", _suited, body)  # tags only: in texts "<" is escaped
+    body = re.sub(r"<[^<>]*>", _of_the_page, body)  # tags only: in texts "<" is escaped
     return body.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
 
 
@@ -153,13 +147,13 @@ def with_pictures(svg: str, figure: Canvas, placed: Sequence[tuple[Axes, str, bo
     return f"{before}{drawn}</svg>{after}"
 
 
-def _suited(tag: re.Match[str]) -> str:
-    found = tag.group()
+def _of_the_page(match: re.Match[str]) -> str:
+    tag = match.group()
     for colour, instead in _MAPPED.items():
-        found = found.replace(colour, instead)
-    found = re.sub(r"(\d\.\d\d)\d+", r"\1", found)  # a hundredth of a point is enough
+        tag = tag.replace(colour, instead)
+    tag = re.sub(r"(\d\.\d\d)\d+", r"\1", tag)  # a hundredth of a point is enough
     # Groups are called axes_1 and the like in every figure, and nothing refers to them.
-    return re.sub(r'^<g id="[^"]*"', "<g", found)
+    return re.sub(r'^<g id="[^"]*"', "<g", tag)
 
 
 class Look(NamedTuple):
@@ -200,9 +194,8 @@ def _apart(material: ReportData, drawn: Sequence[RankedRow]) -> list[RankedRow]:
 def marks_caption(material: ReportData, drawn: Sequence[RankedRow]) -> str:
     """The end of a caption: what the marks of the figure mean, if it has any."""
     ties = f" {TIES_MARK} has values that depend on how ties are counted."
-    part = f" {PART_MARK} {PART_NOTE}"
-    found = (ties if any(map(depends_on_ties, drawn)) else "", part)
-    return "".join(found if _apart(material, drawn) else found[:1])
+    part = f" {PART_MARK} {PART_NOTE}" if _apart(material, drawn) else ""
+    return (ties if any(map(depends_on_ties, drawn)) else "") + part
 
 
 def grid_of(panels: int) -> tuple[int, int]:
@@ -211,20 +204,33 @@ def grid_of(panels: int) -> tuple[int, int]:
     return -(-panels // columns), columns
 
 
-def percents(number: Row) -> list[float]:
+def panels(figure: Canvas, count: int) -> list[Axes]:
+    """The places of a grid; what is left of it stays empty."""
+    grid = figure.subplots(*grid_of(count), squeeze=False).reshape(-1)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    return list(grid[:count])
+
+
+def percents(number: Row, prefix: str = "") -> dict[str, float]:
     """A share and the ends of its interval, in per cent."""
-    return [100 * value for value in (number.value, number.ci_low, number.ci_high)]
+    ends = {"value": number.value, "low": number.ci_low, "high": number.ci_high}
+    return {f"{prefix}{name}": 100 * value for name, value in ends.items()}
 
 
-def reach(values: Sequence[dict[str, Any]], prefix: str = "") -> list[list[float]]:
+def chance_of(number: Row) -> float | None:
+    return None if number.chance is None else 100 * number.chance
+
+
+def reach(rows: Rows, prefix: str = "") -> list[list[float]]:
     """How far intervals go, down and up, from rows with value, low and high."""
-    rows = [(v[f"{prefix}value"], v[f"{prefix}low"], v[f"{prefix}high"]) for v in values]
-    return [[max(0.0, v - low) for v, low, _ in rows], [max(0.0, high - v) for v, _, high in rows]]
+    ends = [[row[f"{prefix}{name}"] for name in ("low", "value", "high")] for row in rows]
+    return [[max(0.0, v - low) for low, v, _ in ends], [max(0.0, high - v) for _, v, high in ends]]
 
 
 def dots(
     axes: Axes,
-    rows: Sequence[dict[str, Any]],
+    rows: Rows,
     heights: Sequence[float],
     marker: str,
     colour: str,
@@ -241,10 +247,7 @@ def dots(
 
 
 def model_dots(
-    axes: Axes,
-    rows: Sequence[dict[str, Any]],
-    places: Sequence[int],
-    looks: Mapping[str, Look],
+    axes: Axes, rows: Rows, places: Sequence[int], looks: Mapping[str, Look]
 ) -> dict[str, Any]:
     """The values of each model at their places from top to bottom, models beside each other."""
     drawn = {}
@@ -275,8 +278,3 @@ def legend_below(
     widest = max((len(name) for name in names), default=1)
     columns = max(1, min(4, len(names), 74 // (widest + 6)))
     figure.legend(list(drawn.values()), names, loc="outside lower center", ncols=columns)
-
-
-def bare(axes: Axes) -> None:
-    """Nothing is drawn here: an empty place of the grid."""
-    axes.set_axis_off()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from counterpoint.metrics import (
@@ -19,64 +20,40 @@ from counterpoint.metrics import (
     headline,
 )
 from counterpoint.reports.data import ReportData
-from counterpoint.reports.figures.drawing import (
-    COLOURS,
-    GREY,
-    GRID,
-    INK,
-    NAME,
-    Data,
-    Drawn,
-    Look,
-    Made,
-    Omitted,
-    bare,
-    canvas,
-    grid_of,
-    legend_below,
-    looks,
-    marks_caption,
-    percents,
-    reach,
-    svg_of,
-)
+from counterpoint.reports.figures import drawing as draw
+from counterpoint.reports.figures.drawing import Drawn, Look, Made, Omitted, Rows
 from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.ranking import RankedRow, short_name
 
 _NAMED: Final = 20  # models in a legend
 PUBLISHED: Final = "published"
-COLUMNS: Final = (
-    *("panel", "model", "x", "x_value", "x_low", "x_high", "y", "y_value", "y_low", "y_high"),
-)
 
 
 def scatter(
-    data: Data,
+    rows: Rows,
     title: str,
     models: Mapping[str, Look],
     decorate: Callable[[Any, str], None] | None = None,
 ) -> str:
-    """A panel for each `panel` of the data, a colour and a marker for each model.
+    """A panel for each `panel` of the rows, a colour and a marker for each model.
 
     More models than a legend can name share a look: the title of a point says whose it is.
     """
-    rows = data.named()
     if len({*models.values()}) > _NAMED:
         models = {name: _unnamed(look) for name, look in models.items()}
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    down, across = grid_of(len(panels))
+    down, across = draw.grid_of(len(panels))
     height = (2.3 if across == 2 else 3.2) * down + 0.22 * (len({*models.values()}) / 3 + 1)
-    with canvas(height, title) as figure:
-        grid = figure.subplots(down, across, squeeze=False).reshape(-1)
+    with draw.canvas(height, title) as figure:
         drawn: dict[str, Any] = {}
-        said: list[str] = []
-        for axes, panel in zip(grid, panels, strict=False):
+        told: list[str] = []
+        for axes, panel in zip(draw.panels(figure, len(panels)), panels, strict=True):
             mine = [row for row in rows if row["panel"] == panel]
             for row in mine:
                 point = _point(axes, row, models[row["model"]])
-                point[0].set_gid(f"point-{len(said)}")
+                point[0].set_gid(f"point-{len(told)}")
                 drawn[row["model"]] = point if len(point) > 1 else point[0]
-                said.append(
+                told.append(
                     f"{panel}, {row['model']}: {row['x']} {row['x_value']:.1f}, {row['y']} "
                     f"{row['y_value']:.1f}"
                 )
@@ -86,41 +63,38 @@ def scatter(
             axes.margins(0.12)
             if decorate is not None:
                 decorate(axes, panel)
-        for axes in grid[len(panels) :]:
-            bare(axes)
         named = {look: model for model, look in models.items() if model in drawn}
-        legend_below(figure, {model: drawn[model] for model in named.values()}, models)
-        titles = {f"point-{number}": text for number, text in enumerate(said)}
-        return svg_of(figure, title, said, titles)
+        draw.legend_below(figure, {model: drawn[model] for model in named.values()}, models)
+        titles = {f"point-{number}": text for number, text in enumerate(told)}
+        return draw.svg_of(figure, title, told, titles)
 
 
 def _unnamed(look: Look) -> Look:
     if look.name == PUBLISHED:
         return look
-    return Look(GREY, "s", "baselines") if look.colour == GREY else Look(COLOURS[0], "o", "models")
+    baseline = look.colour == draw.GREY
+    return Look(draw.GREY, "s", "baselines") if baseline else Look(draw.COLOURS[0], "o", "models")
 
 
 def _point(axes: Any, row: dict[str, Any], look: Look) -> Any:
     """What was drawn, the marker first; a value without an interval is a marker alone."""
+    place = [row["x_value"]], [row["y_value"]]
     if row["x_low"] == row["x_high"] and row["y_low"] == row["y_high"]:
-        place = [row["x_value"]], [row["y_value"]]
         return axes.plot(*place, look.marker, color=look.colour, markersize=6)
-    return axes.errorbar(
-        [row["x_value"]],
-        [row["y_value"]],
-        xerr=reach([row], "x_"),
-        yerr=reach([row], "y_"),
-        fmt=look.marker,
-        color=look.colour,
-        markersize=6,
-        elinewidth=0.8,
-    )
+    reach = {"xerr": draw.reach([row], "x_"), "yerr": draw.reach([row], "y_")}
+    style = {"fmt": look.marker, "color": look.colour, "markersize": 6, "elinewidth": 0.8}
+    return axes.errorbar(*place, **reach, **style)
+
+
+def _row(panel: str, model: str, x: str, xs: dict[str, float], y: str, ys: dict[str, float]) -> Any:
+    return {"panel": panel, "model": model, "x": x, **xs, "y": y, **ys}
 
 
 # --- brittleness against augmented accuracy -----------------------------------------------------
 
 
 BRITTLE_TITLE: Final = "Brittleness and augmented accuracy"
+_BRITTLE_AXES: Final = ("augmented accuracy (%)", "brittleness (%)")
 
 
 class PaperPoint(NamedTuple):
@@ -136,45 +110,45 @@ def brittle(
     material: ReportData, numbers: Sequence[RankedRow], papers: Sequence[PaperPoint] = ()
 ) -> list[Made]:
     known = {(n.benchmark, n.model, n.metric): n for n in numbers if n.group == ALL}
-    lines: list[tuple[Any, ...]] = []
+    x_label, y_label = _BRITTLE_AXES
+    rows: Rows = []
     drawn: list[RankedRow] = []
     chances: dict[str, tuple[float, float]] = {}
-    said = ("augmented accuracy (%)", "brittleness (%)")
-    for benchmark in material.benchmarks:
-        for model in material.labels:
-            x = known.get((benchmark, model, "augmented_accuracy"))
-            y = known.get((benchmark, model, "brittleness"))
-            if x is None or y is None:
-                continue
-            lines.append((benchmark, model, said[0], *percents(x), said[1], *percents(y)))
-            drawn += [x, y]
-            if x.chance is not None and y.chance is not None:
-                chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
-    models = looks(material, drawn)
+    for benchmark, model in product(material.benchmarks, material.labels):
+        x, y = (known.get((benchmark, model, m)) for m in ("augmented_accuracy", "brittleness"))
+        if x is None or y is None:
+            continue
+        xs, ys = draw.percents(x, "x_"), draw.percents(y, "y_")
+        rows.append(_row(benchmark, model, x_label, xs, y_label, ys))
+        drawn += [x, y]
+        if x.chance is not None and y.chance is not None:
+            chances.setdefault(benchmark, (100 * x.chance, 100 * y.chance))
+    models = draw.looks(material, drawn)
     for point in papers:
         model = f"{point.model} (published)"
-        ends = [[point.augmented] * 3, [point.brittleness] * 3]
-        lines.append((point.benchmark, model, said[0], *ends[0], said[1], *ends[1]))
-        models[model] = Look(GREY, "x", PUBLISHED)
-    if not lines:
-        return [
-            Omitted(BRITTLE_TITLE, "no benchmark of these runs has positives beside its originals.")
-        ]
-    data = Data(COLUMNS, lines)
+        xs, ys = (
+            dict.fromkeys((f"{axis}_value", f"{axis}_low", f"{axis}_high"), value)
+            for axis, value in (("x", point.augmented), ("y", point.brittleness))
+        )
+        rows.append(_row(point.benchmark, model, x_label, xs, y_label, ys))
+        models[model] = Look(draw.GREY, "x", PUBLISHED)
+    if not rows:
+        why = "no benchmark of these runs has positives beside its originals."
+        return [Omitted(BRITTLE_TITLE, why)]
 
     def mark_chance(axes: Any, benchmark: str) -> None:
         if benchmark in chances:
-            axes.plot(*chances[benchmark], "+", color=INK, markersize=9, zorder=0)
+            axes.plot(*chances[benchmark], "+", color=draw.INK, markersize=9, zorder=0)
 
     return [
         Drawn(
             "brittleness-and-augmented",
             BRITTLE_TITLE,
             "Down and to the right is better: right more often, and seldom only for one wording. "
-            f"Whiskers are 95% intervals, the cross is chance.{marks_caption(material, drawn)}"
+            f"Whiskers are 95% intervals, the cross is chance.{draw.marks_caption(material, drawn)}"
             + (" × is a value of a paper, without an interval." if papers else ""),
-            scatter(data, BRITTLE_TITLE, models, mark_chance),
-            data,
+            scatter(rows, BRITTLE_TITLE, models, mark_chance),
+            rows,
         )
     ]
 
@@ -189,61 +163,51 @@ def tradeoff(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     whole = {(n.benchmark, n.metric, n.model): n for n in numbers if n.group == ALL}
     kept = [one for one in _first(material, whole, GALLERY_METRICS) if not is_shuffled(one[0])]
     gained = _first(material, whole, COMPOSITION_METRICS)
-    lines: list[tuple[Any, ...]] = []
+    rows: Rows = []
     drawn: list[RankedRow] = []
-    for x_name, x_metric in kept:
-        for y_name, y_metric in gained:
-            for model in material.labels:
-                x, y = whole.get((x_name, x_metric, model)), whole.get((y_name, y_metric, model))
-                if x is None or y is None:
-                    continue
-                x_said = f"{x_name}: {AXIS_LABELS[x_metric]} (%)"
-                y_said = f"{AXIS_LABELS[y_metric]} (%)"
-                lines.append((y_name, model, x_said, *percents(x), y_said, *percents(y)))
+    for (x_name, x_metric), (y_name, y_metric) in product(kept, gained):
+        for model in material.labels:
+            x, y = whole.get((x_name, x_metric, model)), whole.get((y_name, y_metric, model))
+            if x is not None and y is not None:
+                x_label = f"{x_name}: {AXIS_LABELS[x_metric]} (%)"
+                xs, ys = draw.percents(x, "x_"), draw.percents(y, "y_")
+                rows.append(_row(y_name, model, x_label, xs, f"{AXIS_LABELS[y_metric]} (%)", ys))
                 drawn += [x, y]
-    if not lines:
-        lack = "a retrieval or a classification" if not kept else "a benchmark of compositionality"
-        why = f"none of these runs has {lack}." if not kept or not gained else _NEVER_BOTH
+    if not rows:
+        why = "no run has both a retrieval (or classification) and a compositional benchmark."
+        if not kept or not gained:
+            lack = "a benchmark of compositionality" if kept else "a retrieval or a classification"
+            why = f"none of these runs has {lack}."
         return [Omitted(TRADEOFF_TITLE, why)]
     made: list[Made] = []
-    for x in dict.fromkeys(line[2] for line in lines):
-        data = Data(COLUMNS, [line for line in lines if line[2] == x])
+    for label in dict.fromkeys(row["x"] for row in rows):
+        mine = [row for row in rows if row["x"] == label]
         made.append(
             Drawn(
-                f"against-{x.partition(':')[0]}",
+                f"against-{label.partition(':')[0]}",
                 TRADEOFF_TITLE,
                 "Up and to the right is better: finetuning that teaches one thing may cost the "
-                f"other. Whiskers are 95% intervals.{marks_caption(material, drawn)}",
-                scatter(data, f"{TRADEOFF_TITLE}: {x}", looks(material, drawn)),
-                data,
+                f"other. Whiskers are 95% intervals.{draw.marks_caption(material, drawn)}",
+                scatter(mine, f"{TRADEOFF_TITLE}: {label}", draw.looks(material, drawn)),
+                mine,
             )
         )
     return made
 
 
-_NEVER_BOTH: Final = (
-    "no run has both a retrieval (or classification) and a compositional benchmark."
-)
-
-
 def _first(
-    material: ReportData, whole: dict[tuple[str, str, str], RankedRow], metrics: Sequence[str]
+    material: ReportData, whole: Mapping[tuple[str, str, str], RankedRow], metrics: Sequence[str]
 ) -> list[tuple[str, str]]:
     """The benchmarks that have one of the metrics, with the first that they have."""
     known = {(benchmark, metric) for benchmark, metric, _ in whole}
-    found = []
-    for benchmark in material.benchmarks:
-        metric = next((m for m in metrics if (benchmark, m) in known), None)
-        if metric is not None:
-            found.append((benchmark, metric))
-    return found
+    found = {b: next((m for m in metrics if (b, m) in known), "") for b in material.benchmarks}
+    return [(benchmark, metric) for benchmark, metric in found.items() if metric]
 
 
 # --- one axis per benchmark, one outline per model --------------------------------------------
 
 
 RADAR_TITLE: Final = "Over all benchmarks"
-_RADAR_COLUMNS: Final = ("benchmark", "metric", "model", "value", "low", "high", "chance")
 _LEAST: Final = 3  # axes
 
 
@@ -265,19 +229,17 @@ def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
     models = [label for label in material.labels if len(known.get(label, {})) == len(axes)]
     if not models:
         return [Omitted(RADAR_TITLE, "no run has all of the benchmarks.")]
-    lines = [
-        (
-            benchmark,
-            metric,
-            model,
-            *percents(n := known[model][benchmark]),
-            None if n.chance is None else 100 * n.chance,
-        )
-        for model in models
-        for benchmark, metric in axes.items()
-    ]
     drawn = [known[model][benchmark] for model in models for benchmark in axes]
-    data = Data(_RADAR_COLUMNS, lines)
+    rows = [
+        {
+            "benchmark": n.benchmark,
+            "metric": n.metric,
+            "model": n.model,
+            **draw.percents(n),
+            "chance": draw.chance_of(n),
+        }
+        for n in drawn
+    ]
     lacking = [label for label in material.labels if label not in models]
     rest = f" Not drawn, because they lack a benchmark: {', '.join(lacking)}." if lacking else ""
     return [
@@ -285,45 +247,39 @@ def radar(material: ReportData, numbers: Sequence[RankedRow]) -> list[Made]:
             "radar",
             RADAR_TITLE,
             "The main metric of each benchmark in per cent, from 0 in the middle to 100; dotted "
-            f"is chance.{rest}{marks_caption(material, drawn)}",
-            _radar_svg(looks(material, drawn), data, axes),
-            data,
+            f"is chance.{rest}{draw.marks_caption(material, drawn)}",
+            _radar_svg(draw.looks(material, drawn), rows, axes, models),
+            rows,
         )
     ]
 
 
-def _radar_svg(look: dict[str, Look], data: Data, axes: dict[str, str]) -> str:
-    rows = data.named()
-    models = list(dict.fromkeys(row["model"] for row in rows))
+def _radar_svg(looks: dict[str, Look], rows: Rows, axes: dict[str, str], models: list[str]) -> str:
     angles = [2 * math.pi * place / len(axes) for place in range(len(axes))]
-    with canvas(4.0 + 0.2 * (len(models) / 3 + 1), RADAR_TITLE) as figure:
-        round_axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
-        round_axes.set_theta_offset(math.pi / 2)
-        round_axes.set_theta_direction(-1)
+    closed = [*angles, angles[0]]
+    with draw.canvas(4.0 + 0.2 * (len(models) / 3 + 1), RADAR_TITLE) as figure:
+        polar: Any = figure.subplots(subplot_kw={"projection": "polar"})
+        polar.set_theta_offset(math.pi / 2)
+        polar.set_theta_direction(-1)
         drawn = {}
         for model in models:
             values = [row["value"] for row in rows if row["model"] == model]
-            (drawn[model],) = round_axes.plot(
-                [*angles, angles[0]],
-                [*values, values[0]],
-                color=look[model].colour,
-                marker=look[model].marker,
-                markersize=4.5,
-                linewidth=1.5,
-            )
-        chance = [row["chance"] for row in rows if row["model"] == models[0]]
+            colour, marker, _ = looks[model]
+            style = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
+            (drawn[model],) = polar.plot(closed, [*values, values[0]], **style)
+        chance = [row["chance"] for row in rows[: len(axes)]]
         if all(value is not None for value in chance):
-            round_axes.plot([*angles, angles[0]], [*chance, chance[0]], ":", color=INK, linewidth=1)
-        names = [f"{short_name(name, NAME)}\n{heading(metric)}" for name, metric in axes.items()]
-        round_axes.set_xticks(angles, names)
-        for angle, label in zip(angles, round_axes.get_xticklabels(), strict=True):
+            polar.plot(closed, [*chance, chance[0]], ":", color=draw.INK, linewidth=1)
+        names = [f"{short_name(n, draw.NAME)}\n{heading(metric)}" for n, metric in axes.items()]
+        polar.set_xticks(angles, names)
+        for angle, label in zip(angles, polar.get_xticklabels(), strict=True):
             side = math.sin(angle)
             label.set_horizontalalignment(
                 "center" if abs(side) < 0.1 else "left" if side > 0 else "right"
             )
-        round_axes.set_ylim(0, 100)
-        round_axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
-        round_axes.spines["polar"].set_color(GRID)
-        legend_below(figure, drawn, look)
-        said = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
-        return svg_of(figure, RADAR_TITLE, said)
+        polar.set_ylim(0, 100)
+        polar.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=7)
+        polar.spines["polar"].set_color(draw.GRID)
+        draw.legend_below(figure, drawn, looks)
+        told = [f"{r['benchmark']}, {r['model']} {r['value']:.1f}" for r in rows]
+        return draw.svg_of(figure, RADAR_TITLE, told)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from counterpoint.metrics import (
     METRIC_MEANINGS,
     METRICS,
     WHOLE,
-    AnyMetric,
     PooledMetric,
     heading,
 )
@@ -37,26 +36,28 @@ from counterpoint.runs import Measured, Row, measure
 
 SCHEMA_VERSION: Final = "0.3.0"
 _SIGNED: Final = "rank_correlation"  # the one share that can be below 0
-_BOUNDS: Final[dict[str, tuple[Any, Any]]] = {
-    "share": (0, 1),
-    "rank": (1, "Infinity"),
-    "score": ("-Infinity", "Infinity"),
+_UNITS: Final[dict[str, tuple[str, Any, Any]]] = {  # with the bounds of their values
+    "share": ("proportion", 0, 1),
+    "rank": ("rank", 1, "Infinity"),
+    "score": ("score", "-Infinity", "Infinity"),
 }
-_UNITS: Final = {"share": "proportion", "rank": "rank", "score": "score"}
 _OPEN: Final = ("open_clip", "hf")  # families whose weights can be had
 
 
-def write_every_eval(published: PublishedPart, folder: Path) -> list[Path]:
+def write_every_eval(published: PublishedPart, folder: Path) -> None:
     """`data/BENCHMARK/OWNER/NAME/UUID.json` below a folder, and `UUID_samples.jsonl` beside it."""
     place = Path("data", safe_name(published.part.benchmark), *published.model.split("/"))
     (folder / place).mkdir(parents=True, exist_ok=True)
     samples = place / f"{published.uuid}_samples.jsonl"
-    count = _write_samples(published, folder / samples)
-    about = _aggregate(published)
-    written = [place / f"{published.uuid}.json"]
+    about, count = _aggregate(published), 0
+    with (folder / samples).open("w", encoding="ascii", newline="\n") as file:
+        for line in _lines(published):
+            # Escaped: readers cut lines at characters that captions may hold.
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+            count += 1
     if count:
-        with (folder / samples).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with (folder / samples).open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
         about["detailed_evaluation_results"] = {
             "format": "jsonl",
             "file_path": samples.as_posix(),
@@ -64,12 +65,10 @@ def write_every_eval(published: PublishedPart, folder: Path) -> list[Path]:
             "checksum": digest,
             "total_rows": count,
         }
-        written.append(samples)
     else:  # every main metric is a number of all pairs
         (folder / samples).unlink()
     text = json.dumps(about, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / written[0]).write_text(text + "\n", encoding="utf-8")
-    return written
+    (folder / place / f"{published.uuid}.json").write_text(text + "\n", encoding="utf-8")
 
 
 # --- the aggregate -------------------------------------------------------------------------------
@@ -80,24 +79,24 @@ def _evaluation_id(published: PublishedPart) -> str:
     return f"{safe_name(published.part.benchmark)}/{published.model}/{made}"
 
 
-def _result_id(row: Row) -> str:
-    return _joined_id(row.benchmark, row.group, row.metric)
-
-
-def _joined_id(benchmark: str, group: str, metric: str) -> str:
-    return f"{benchmark}/{group}/{metric}"
+def _result_names(benchmark: str, group: str, metric: str) -> dict[str, str]:
+    return {
+        "evaluation_result_id": f"{benchmark}/{group}/{metric}",
+        "evaluation_name": benchmark if group == ALL else f"{benchmark}/{group}",
+    }
 
 
 def _aggregate(published: PublishedPart) -> dict[str, Any]:
     options, manifest = published.options, published.run.manifest
-    files = manifest.get("files") or {}
     how = {
         "command": published.made_with,
         "recompute": published.recompute,
         "run": published.folder,
         "model_fingerprint": str(manifest.get("fingerprint") or ""),
-        **{f"sha256_of_{name}": str(digest) for name, digest in files.items()},
     }
+    files = manifest.get("files") or {}
+    how |= {f"sha256_of_{name}": str(digest) for name, digest in files.items()}
+    family = published.run.model.partition(":")[0]
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": _evaluation_id(published),
@@ -115,50 +114,37 @@ def _aggregate(published: PublishedPart) -> dict[str, Any]:
             "version": published.version,
             "additional_details": {name: value for name, value in how.items() if value},
         },
-        "model_info": _model_info(published),
-        "evaluation_results": [_result(published, row) for row in published.rows if _finite(row)],
-    }
-
-
-def _finite(row: Row) -> bool:
-    return math.isfinite(row.value)
-
-
-def _model_info(published: PublishedPart) -> dict[str, Any]:
-    family = published.run.model.partition(":")[0]
-    return {
-        "name": published.run.model,
-        "id": published.model,
-        "developer": published.model.partition("/")[0],
-        "additional_details": {
-            # Who runs the server of an API is not in the run.
-            "deployment_type": "unknown" if family == "api" else "self_deployed",
-            "model_availability": "open_weights" if family in _OPEN else "unknown",
+        "model_info": {
+            "name": published.run.model,
+            "id": published.model,
+            "developer": published.model.partition("/")[0],
+            "additional_details": {
+                # Who runs the server of an API is not in the run.
+                "deployment_type": "unknown" if family == "api" else "self_deployed",
+                "model_availability": "open_weights" if family in _OPEN else "unknown",
+            },
         },
+        "evaluation_results": [
+            _result(published, row) for row in published.rows if math.isfinite(row.value)
+        ],
     }
 
 
 def _result(published: PublishedPart, row: Row) -> dict[str, Any]:
-    name = row.benchmark if row.group == ALL else f"{row.benchmark}/{row.group}"
+    details = {"group": row.group, "n": row.n, "ties": row.ties}
+    details |= {} if row.chance is None else {"chance": row.chance}
+    details |= {} if row.sd is None else {"standard_deviation_over_seeds": row.sd}
     return {
-        "evaluation_result_id": _result_id(row),
-        "evaluation_name": name,
+        **_result_names(row.benchmark, row.group, row.metric),
         "source_data": _source_data(published),
-        "metric_config": _metric_config(published, METRICS[row.metric]),
+        "metric_config": _metric_config(published, row.metric),
         "score_details": {
             "score": row.value,
-            "details": _details(row),
+            "details": {name: str(value) for name, value in details.items()},
             "uncertainty": _uncertainty(published, row),
         },
         "generation_config": {"additional_details": {"protocol": published.protocol.describe()}},
     }
-
-
-def _details(row: Row) -> dict[str, str]:
-    found = {"group": row.group, "n": row.n, "ties": row.ties}
-    found |= {} if row.chance is None else {"chance": row.chance}
-    found |= {} if row.sd is None else {"standard_deviation_over_seeds": row.sd}
-    return {name: str(value) for name, value in found.items()}
 
 
 def _uncertainty(published: PublishedPart, row: Row) -> dict[str, Any]:
@@ -175,27 +161,29 @@ def _uncertainty(published: PublishedPart, row: Row) -> dict[str, Any]:
     return found
 
 
-def _metric_config(published: PublishedPart, metric: AnyMetric) -> dict[str, Any]:
-    low, high = _BOUNDS[metric.unit]
-    meaning = METRIC_MEANINGS.get(metric.name)
+def _metric_config(published: PublishedPart, name: str) -> dict[str, Any]:
+    metric, protocol = METRICS[name], published.protocol
+    unit, low, high = _UNITS[metric.unit]
+    meaning = METRIC_MEANINGS.get(name)
     return {
         **({"evaluation_description": meaning} if meaning else {}),
-        "metric_id": f"counterpoint.{metric.name}",
-        "metric_name": heading(metric.name),
-        "metric_unit": _UNITS[metric.unit],
-        "metric_parameters": {
-            "ties": published.protocol.tie,
-            "average": published.protocol.average,
-        },
+        "metric_id": f"counterpoint.{name}",
+        "metric_name": heading(name),
+        "metric_unit": unit,
+        "metric_parameters": {"ties": protocol.tie, "average": protocol.average},
         "lower_is_better": metric.better == "lower",
         "score_type": "continuous",
-        "min_score": -1 if metric.name == _SIGNED else low,
+        "min_score": -1 if name == _SIGNED else low,
         "max_score": high,
     }
 
 
 def _source_data(published: PublishedPart) -> dict[str, Any]:
     part, hub = published.part, published.hub
+    place: dict[str, Any] = {"source_type": "other"}
+    if hub is not None:
+        place = {"source_type": "hf_dataset", "hf_repo": hub.dataset}
+        place["samples_number"] = len(part.cases)
     details = {
         "benchmark": part.benchmark,
         "data_hash": published.data_hash,
@@ -204,73 +192,44 @@ def _source_data(published: PublishedPart) -> dict[str, Any]:
         "left_out": str(part.missing),
         **({"notes": " ".join(published.notes)} if published.notes else {}),
     }
-    if hub is None:
-        return {
-            "dataset_name": part.benchmark,
-            "source_type": "other",
-            "additional_details": details,
-        }
-    return {
-        "dataset_name": part.benchmark,
-        "source_type": "hf_dataset",
-        "hf_repo": hub.dataset,
-        "samples_number": len(part.cases),
-        "additional_details": details,
-    }
+    return {"dataset_name": part.benchmark, **place, "additional_details": details}
 
 
 # --- the lines -----------------------------------------------------------------------------------
 
 
-class EvalSample(NamedTuple):
-    """What was asked and answered: the part of a line that all metrics share, and its metadata."""
-
-    line: dict[str, Any]
-    metadata: dict[str, str]
-
-
-def _write_samples(published: PublishedPart, path: Path) -> int:
-    """One line per sample and main metric; returns how many. Some cases are in memory at a time."""
-    count = 0
-    with path.open("w", encoding="ascii", newline="\n") as file:
-        for line in _lines(published):
-            # Escaped: readers cut lines at characters that captions may hold.
-            file.write(json.dumps(line, allow_nan=False) + "\n")
-            count += 1
-    return count
+Sample = tuple[dict[str, Any], dict[str, str]]  # what all metrics share of a line, and its metadata
 
 
 def _lines(published: PublishedPart) -> Iterator[dict[str, Any]]:
+    """One per sample and main metric. Some cases are in memory at a time."""
     measured = measure(published.part, published.protocol)
-    metrics = [
-        (column, metric)
+    metrics = {
+        column: metric
         for column, metric in enumerate(measured.columns.metrics)
         if metric.main and not isinstance(metric, PooledMetric)
-    ]
-    if not metrics:
-        return
+    }
     always = {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": _evaluation_id(published),
         "model_id": published.model,
     }
-    for label, values, sample in _samples(measured, [column for column, _ in metrics]):
-        benchmark = published.part.benchmark
-        for (_, metric), value in zip(metrics, values, strict=True):
+    for label, values, (line, metadata) in _samples(measured, list(metrics)):
+        for metric, value in zip(metrics.values(), values, strict=True):
             if math.isfinite(value):
+                names = _result_names(published.part.benchmark, label, metric.name)
+                right = 0.0 if metric.better == "lower" else 1.0  # a main one of samples is a share
                 yield {
                     **always,
-                    "evaluation_name": benchmark if label == ALL else f"{benchmark}/{label}",
-                    "evaluation_result_id": _joined_id(benchmark, label, metric.name),
-                    **sample.line,
-                    "evaluation": {"score": value, "is_correct": value == _best(metric)},
-                    "metadata": {"metric": metric.name, **sample.metadata},
+                    "evaluation_name": names["evaluation_name"],
+                    "evaluation_result_id": names["evaluation_result_id"],
+                    **line,
+                    "evaluation": {"score": value, "is_correct": value == right},
+                    "metadata": {"metric": metric.name, **metadata},
                 }
 
 
-def _samples(
-    measured: Measured, columns: list[int]
-) -> Iterator[tuple[str, list[float], EvalSample]]:
+def _samples(measured: Measured, columns: list[int]) -> Iterator[tuple[str, list[float], Sample]]:
     """Every sample that counts, with its part of the whole and its values of some columns."""
     found = measured.columns
     part = np.full(len(found.cases), -1, dtype=np.int8)
@@ -278,7 +237,7 @@ def _samples(
         part[measured.members.get(label, [])] = number
     cases, scores, row = measured.part.cases, measured.part.scores, 0
     starts = cases.pair_offsets
-    for number, case in enumerate(cases.frame.iter_rows(named=True)):
+    for number, case in enumerate(cases.frame.iter_rows(named=True) if columns else ()):
         shape = len(case["images"]), len(case["captions"])
         block = scores[starts[number] : starts[number + 1]].reshape(shape)
         for make in _makers(case, block):
@@ -288,9 +247,12 @@ def _samples(
             row += 1
 
 
-def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], EvalSample]]:
+def _makers(case: dict[str, Any], scores: np.ndarray) -> Iterator[Callable[[], Sample]]:
     """A function for each sample of a case, in the order of the table of values."""
-    images = [_reference(image) for image in case["images"]]
+    images = []
+    for image in case["images"]:  # the path in the data set, with the box as a media fragment
+        box = "" if image["box"] is None else f"#xywh={','.join(map(str, image['box']))}"
+        images.append(f"{without_folders(image['path'])}{box}")
     truth = np.zeros(scores.shape, dtype=bool)
     truth.reshape(-1)[case["truth"]] = True
     about = {"groups": "; ".join(case["groups"]), "cluster": without_folders(case["cluster"])}
@@ -313,7 +275,7 @@ def _case_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> EvalSample:
+) -> Sample:
     """The scores of all pairs, image by image. True pairs of several images name the image."""
     captions = case["captions"]
     true = [
@@ -322,8 +284,7 @@ def _case_line(
     ]
     best = [captions[j] for j in scores.argmax(axis=1).tolist()]
     flat = scores.reshape(-1).astype(str).tolist()
-    line = _sample_line(case["id"], "\n".join(images), true, captions, flat, best)
-    return EvalSample(line, about)
+    return _sample_line(case["id"], "\n".join(images), true, captions, flat, best), about
 
 
 def _query_line(
@@ -333,19 +294,13 @@ def _query_line(
     scores: np.ndarray,
     truth: np.ndarray,
     about: dict[str, str],
-) -> EvalSample:
+) -> Sample:
     """The first answer only: every query has all other captions or images as candidates."""
     best = int(scores.argmax())
     true = [candidates[number] for number in np.flatnonzero(truth).tolist()]
     more = {**about, "score": str(scores[best]), "candidates": str(len(candidates))}
-    first = candidates[best]
-    return EvalSample(_sample_line(name, query, true, None, [first], [first]), more)
-
-
-def _reference(image: dict[str, Any]) -> str:
-    """The path of an image in its data set, with its box as a media fragment."""
-    path = without_folders(image["path"])
-    return path if image["box"] is None else f"{path}#xywh={','.join(map(str, image['box']))}"
+    first = [candidates[best]]
+    return _sample_line(name, query, true, None, first, first), more
 
 
 def _sample_line(
@@ -374,8 +329,3 @@ def _sample_line(
             for answer in answers
         ],
     }
-
-
-def _best(metric: AnyMetric) -> float:
-    """The value of a sample that is right. A main metric of samples is a share."""
-    return 0.0 if metric.better == "lower" else 1.0

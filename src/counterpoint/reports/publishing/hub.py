@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -60,8 +61,16 @@ def eval_results(published: PublishedPart) -> str:
 
     A task that was named has the headline metric; else each main metric is a task.
     """
+    source = published.options.source
     entries = [
-        _entry(published, row, dataset, task) for (dataset, task), row in tasks(published).items()
+        {
+            "dataset": {"id": dataset, "task_id": task},
+            "value": row.value,
+            **({"date": published.created} if published.created else {}),
+            **({"source": {"url": source, "name": "Counterpoint run"}} if source else {}),
+            "notes": one_line(" ".join(_notes(published, row))),
+        }
+        for (dataset, task), row in tasks(published).items()
     ]
     return yaml_text(entries) if entries else ""
 
@@ -86,17 +95,6 @@ def tasks(published: PublishedPart) -> dict[tuple[str, str], Row]:
     return named
 
 
-def _entry(published: PublishedPart, row: Row, dataset: str, task: str) -> dict[str, Any]:
-    source = published.options.source
-    return {
-        "dataset": {"id": dataset, "task_id": task},
-        "value": row.value,
-        **({"date": published.created} if published.created else {}),
-        **({"source": {"url": source, "name": "Counterpoint run"}} if source else {}),
-        "notes": one_line(" ".join(_notes(published, row))),
-    }
-
-
 def _notes(published: PublishedPart, row: Row) -> Iterator[str]:
     where = "" if row.group == ALL else f" ({row.group})"
     yield (
@@ -116,8 +114,10 @@ def _notes(published: PublishedPart, row: Row) -> Iterator[str]:
 def model_card(parts: Sequence[PublishedPart]) -> str:
     """The metadata and the section of one model, with all that was published of it."""
     first = parts[0]
+    results = [_index_entry(part) for part in parts if part.main]
+    metadata = {"model-index": [{"name": first.model, "results": results}]}
     texts = [
-        f"---\n{yaml_text(_model_index(parts))}---",
+        f"---\n{yaml_text(metadata)}---",
         "## Compositional evaluation",
         f"{markdown_text(f'{first.run.model}, evaluated with Counterpoint {first.version}')}. "
         f"Shares are in per cent, with {LEVEL:.0%} intervals (bootstrap over source images).",
@@ -138,43 +138,32 @@ def model_card(parts: Sequence[PublishedPart]) -> str:
 def _section(published: PublishedPart) -> Iterator[str]:
     yield f"### {markdown_text(published.part.benchmark)}"
     lines = ["| metric | value | interval | chance | n |", "|---|---:|---:|---:|---:|"]
-    rows = (f"| {' | '.join(_cells(row, published.size))} |" for row in published.main)
-    yield "\n".join([*lines, *rows])
+    part = PART_MARK if published.size else ""
+    for row in published.main:
+        write = partial(written, row.metric)
+        value = f"{write(row.value)}{TIES_MARK if depends_on_ties(row) else ''}"
+        ends = f"{write(row.ci_low)} to {write(row.ci_high)}"
+        chance = "" if row.chance is None else write(row.chance)
+        cells = (markdown_text(_name(row)), value, ends, chance, f"{row.n:,}{part}")
+        lines.append(f"| {' | '.join(cells)} |")
+    yield "\n".join(lines)
     yield f"Protocol {markdown_text(published.protocol.describe())}."
     yield f"Data hash: {markdown_text(published.data_hash)}."
     if published.notes:
         yield f"**Not everything was scored as asked.** {markdown_text(' '.join(published.notes))}"
     commands = [published.made_with, f"{published.recompute}  # the run folder; needs no model"]
-    yield _code([command for command in commands if command])
-
-
-def _cells(row: Row, part: str) -> tuple[str, ...]:
-    ends = " to ".join(written(row.metric, end) for end in (row.ci_low, row.ci_high))
-    mark = TIES_MARK if depends_on_ties(row) else ""
-    chance = "" if row.chance is None else written(row.metric, row.chance)
-    value = f"{written(row.metric, row.value)}{mark}"
-    n = f"{row.n:,}{PART_MARK if part else ''}"
-    return markdown_text(_name(row)), value, ends, chance, n
+    text = "\n".join(one_line(command) for command in commands if command)
+    fence = "`" * (3 + max(map(len, re.findall("`+", text)), default=0))
+    yield f"{fence}sh\n{text}\n{fence}"
 
 
 def _name(row: Row) -> str:
     return heading(row.metric) if row.group == ALL else f"{heading(row.metric)}, {row.group}"
 
 
-def _code(lines: Sequence[str]) -> str:
-    text = "\n".join(one_line(line) for line in lines)
-    fence = "`" * (3 + max(map(len, re.findall("`+", text)), default=0))
-    return f"{fence}sh\n{text}\n{fence}"
-
-
-def _model_index(parts: Sequence[PublishedPart]) -> dict[str, Any]:
-    results = [_index_entry(part) for part in parts if part.main]
-    return {"model-index": [{"name": parts[0].model, "results": results}]}
-
-
 def _index_entry(published: PublishedPart) -> dict[str, Any]:
     part, hub, source = published.part, published.hub, published.options.source
-    found = {
+    return {
         "task": _TASK,
         "dataset": {
             "type": hub.dataset if hub else one_line(part.benchmark),
@@ -194,8 +183,8 @@ def _index_entry(published: PublishedPart) -> dict[str, Any]:
             }
             for row in published.main
         ],
+        **({"source": {"name": "Counterpoint run", "url": source}} if source else {}),
     }
-    return found | ({"source": {"name": "Counterpoint run", "url": source}} if source else {})
 
 
 # --- the folder -------------------------------------------------------------------------------
@@ -220,39 +209,33 @@ def publish(runs: Sequence[Run], folder: Path, options: PublishOptions) -> list[
             _write_model(draft / "models" / Path(*model.split("/")), several)
         if options.wandb:
             _write_tables(draft / "wandb", parts)
-        files = sorted(file.relative_to(draft).as_posix() for file in _files(draft))
-        text = json.dumps(_manifest(parts, files), indent=2, ensure_ascii=False)
+        files = (file for file in draft.rglob("*") if file.is_file())
+        about = _manifest(parts, sorted(file.relative_to(draft).as_posix() for file in files))
+        text = json.dumps(about, indent=2, ensure_ascii=False)
         (draft / _MANIFEST).write_text(text + "\n", encoding="utf-8")
     return parts
-
-
-def _files(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("*") if file.is_file()]
 
 
 def _write_model(folder: Path, parts: Sequence[PublishedPart]) -> None:
     _refuse_two_values(parts)
     folder.mkdir(parents=True)
     (folder / "model-card.md").write_text(model_card(parts), encoding="utf-8")
-    entries = {part.uuid: text for part in parts if (text := eval_results(part))}
-    if not entries:
-        return
-    results = folder / ".eval_results"
-    results.mkdir()
-    named = [part for part in parts if part.uuid in entries]
-    names = names_apart([safe_name(part.part.benchmark) for part in named])
-    for name, part in zip(names, named, strict=True):
-        (results / f"{name}.yaml").write_text(entries[part.uuid], encoding="utf-8")
+    entries = [(part.part.benchmark, text) for part in parts if (text := eval_results(part))]
+    if entries:
+        results = folder / ".eval_results"
+        results.mkdir()
+        names = names_apart([safe_name(benchmark) for benchmark, _ in entries])
+        for name, (_, text) in zip(names, entries, strict=True):
+            (results / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 def _refuse_two_values(parts: Sequence[PublishedPart]) -> None:
     """Raise if two benchmarks or runs of one model would give a task of the Hub two values."""
     known: dict[tuple[str, str], PublishedPart] = {}
     for part in parts:
-        for place in tasks(part):
-            other = known.setdefault(place, part)
+        for dataset, task in tasks(part):
+            other = known.setdefault((dataset, task), part)
             if other is not part:
-                dataset, task = place
                 raise CounterpointError(
                     "E-TASK-REPEATED",
                     f"{part.model}: {other.part.benchmark} of {other.folder} and "
@@ -311,7 +294,12 @@ def _refuse_other(folder: Path, parts: Sequence[PublishedPart], overwrite: bool)
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    known = _published(folder / _MANIFEST)
+    manifest = folder / _MANIFEST
+    try:
+        about = parse_json(manifest.read_bytes(), manifest)
+        known = {one["uuid"] for one in about["published"]} if about["format"] == _FORMAT else None
+    except (OSError, DataError, KeyError, TypeError):
+        known = None
     if known is None:
         raise DataError(
             "E-OUTPUT-EXISTS",
@@ -323,14 +311,3 @@ def _refuse_other(folder: Path, parts: Sequence[PublishedPart], overwrite: bool)
             f"{folder} holds other published runs; choose another folder, or replace them "
             "(--overwrite).",
         )
-
-
-def _published(manifest: Path) -> set[str] | None:
-    """The ids of what a folder holds; None if it is not a folder of `publish`."""
-    try:
-        about = parse_json(manifest.read_bytes(), manifest)
-        if about["format"] == _FORMAT:
-            return {one["uuid"] for one in about["published"]}
-    except (OSError, DataError, KeyError, TypeError):
-        pass
-    return None

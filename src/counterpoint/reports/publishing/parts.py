@@ -11,7 +11,7 @@ import re
 import shlex
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -83,14 +83,9 @@ class PublishedPart:
     @cached_property
     def rows(self) -> list[Row]:
         """Every number, by the path that all numbers of the project take."""
-        only = Run(
-            self.run.model, {self.part.benchmark: self.part}, self.run.manifest, self.run.folder
-        )
-        options = self.options
-        found = only.results(
-            groups=options.groups, protocol=options.protocol, resamples=options.resamples
-        )
-        return [*found]
+        options, only = self.options, replace(self.run, parts={self.part.benchmark: self.part})
+        protocol, groups = options.protocol, options.groups
+        return [*only.results(groups=groups, protocol=protocol, resamples=options.resamples)]
 
     @property
     def main(self) -> list[Row]:
@@ -147,30 +142,19 @@ def gather_parts(runs: Sequence[Run], options: PublishOptions) -> list[Published
     """Every benchmark of every run that has scored cases."""
     if not runs:
         raise RunError("E-RUN-MISSING", "publish needs at least one run.")
+    benchmarks = dict.fromkeys(name for run in runs for name in run.parts)
     _refuse_unknown("called", options.called, {run.model for run in runs})
-    _refuse_unknown("datasets", options.datasets, {name for run in runs for name in run.parts})
+    _refuse_unknown("datasets", options.datasets, set(benchmarks))
     clean = shared(runs)
-    hubs = {
-        clean.benchmarks[name]: hub
-        for run in runs
-        for name in run.parts
-        if (hub := _hub_task(name, options.datasets))
-    }
+    hubs = {clean.benchmarks[name]: _hub_task(name, options.datasets) for name in benchmarks}
     names = _model_names(clean, options.called)
-    every = [
-        PublishedPart(
-            run,
-            part,
-            fitting(part, options.protocol),
-            names[run.model],
-            hubs.get(part.benchmark),
-            options,
-        )
-        for run in clean.runs
-        for part in run.parts.values()
-        if len(part.cases)
-    ]
-    found = list({part.uuid: part for part in every}.values())  # a run that was given twice is one
+    found: dict[str, PublishedPart] = {}  # a run that was given twice is one
+    for run in clean.runs:
+        for part in run.parts.values():
+            if len(part.cases):
+                protocol, hub = fitting(part, options.protocol), hubs[part.benchmark]
+                one = PublishedPart(run, part, protocol, names[run.model], hub, options)
+                found[one.uuid] = one
     if not found:
         models = ", ".join(run.model for run in clean.runs)
         raise RunError(
@@ -178,7 +162,7 @@ def gather_parts(runs: Sequence[Run], options: PublishOptions) -> list[Published
             f"{models}: no case was scored, so there is nothing to publish; "
             "see `left_out` in run.json.",
         )
-    return found
+    return list(found.values())
 
 
 # --- names ---------------------------------------------------------------------------------------
