@@ -15,7 +15,6 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from sqlalchemy import func, select, update
 
 from counterpoint.studio.annotate.assignment import HOLD, give, next_showing
-from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.database import (
     Annotator,
     Answer,
@@ -31,9 +30,7 @@ __all__ = ["database"]  # a fixture
 
 def people_of(database):
     with database.reading() as session:
-        return find_campaign(session, "c"), session.scalars(
-            select(Annotator).order_by(Annotator.number)
-        ).all()
+        return session.scalars(select(Annotator).order_by(Annotator.number)).all()
 
 
 def showings(database):
@@ -48,12 +45,12 @@ def showings(database):
 
 def everybody_at_once(database, people, overlap, cases):
     """All annotators answer, each in two threads, and then everything is as it should be."""
-    found, annotators = people_of(database)
+    annotators = people_of(database)
     failed = []
 
     def work(person):
         def step(session):
-            showing = next_showing(session, found, person)
+            showing = next_showing(session, person)
             if showing is not None:
                 give(session, showing, "1,1,2")
             return showing
@@ -129,9 +126,9 @@ def test_annotators_without_overlap_have_whole_cases_of_their_own(database):
 def test_a_team_shares_its_cases_and_no_others(database):
     """BiVLC's appendix I.3: five pairs of annotators, each with items of its own."""
     campaign(database, "world-replace:size=10", "rank", people=4, overlap=2, checks=0.2, fixed=True)
-    found, people = people_of(database)
+    people = people_of(database)
     with database.reading() as session:  # the second person of a pair has as much to do
-        assert next_showing(session, found, people[1]) is not None
+        assert next_showing(session, people[1]) is not None
     answer_all(database, rightly)
     cases, _ = cases_of(database)
     teams = [cases[1] - {None}, cases[3] - {None}]  # checks have no case
@@ -192,10 +189,10 @@ def test_checks_come_at_their_rate(database):
 
 def test_an_item_waits_for_its_answer_and_is_given_away_when_nobody_comes(database):
     campaign(database, "world-replace:size=2", "rank", people=3, overlap=1)
-    found, (a, b, c) = people_of(database)
+    (a, b, c) = people_of(database)
 
     def ask(person):
-        return database.write(lambda session: next_showing(session, found, person))
+        return database.write(lambda session: next_showing(session, person))
 
     first = ask(a)
     assert ask(a).id == first.id  # a reload shows the same
@@ -213,8 +210,8 @@ def test_an_item_waits_for_its_answer_and_is_given_away_when_nobody_comes(databa
 
 def test_many_threads_that_change_one_answer_leave_a_gapless_history(database):
     campaign(database, "world-replace:size=2", "rank", overlap=1)
-    found, (person, _) = people_of(database)
-    showing = database.write(lambda session: next_showing(session, found, person))
+    (person, _) = people_of(database)
+    showing = database.write(lambda session: next_showing(session, person))
     values = [f"1,{n},2" for n in (1, 2, 3)] * 4
 
     def say(value):

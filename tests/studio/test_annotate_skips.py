@@ -16,7 +16,7 @@ from counterpoint.cli.campaign import app as commands
 from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.exporting import answers_csv
-from counterpoint.studio.annotate.pages import Seat, progress_of
+from counterpoint.studio.annotate.pages import progress_of
 from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing, open_database
 
 __all__ = ["client", "database"]  # fixtures
@@ -184,16 +184,15 @@ def test_the_total_is_right_from_every_place(database):
     """What is promised at each step is what comes: over many people, each in an own order."""
     campaign(database, "world-bi:size=5", "image-to-text", people=12, overlap=12, checks=0.3)
     with database.reading() as session:
-        found = find_campaign(session, "c")
         people = session.scalars(select(Annotator)).all()
     for person in people:
         totals = []
         while True:
             with database.reading() as session:
-                totals.append(progress_of(session, Seat(person, found)).total)
+                totals.append(progress_of(session, person).total)
 
             def work(session, person=person):
-                showing = next_showing(session, found, person)
+                showing = next_showing(session, person)
                 if showing is not None:
                     give(session, showing, "0")
                 return showing

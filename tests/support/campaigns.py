@@ -66,7 +66,7 @@ def answer_all(database: Database, says: Says, name: str = "c") -> None:
 
     def step(person: Annotator) -> bool:
         def work(session):
-            showing = next_showing(session, found, person)
+            showing = next_showing(session, person)
             if showing is None:
                 return False
             item = session.get_one(Item, showing.item_id)

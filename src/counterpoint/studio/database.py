@@ -36,7 +36,7 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from counterpoint._util.errors import CounterpointError, reason
 from counterpoint._util.untrusted import recorded_command, shortened, shown
@@ -81,6 +81,7 @@ class Annotator(Base):
     campaign_id: Mapped[int] = mapped_column(ForeignKey("campaign.id"))
     number: Mapped[int]
     token: Mapped[str] = mapped_column(unique=True)
+    campaign: Mapped[Campaign] = relationship(lazy="joined")
     __table_args__ = (UniqueConstraint("campaign_id", "number"),)
 
 
@@ -133,6 +134,7 @@ class Showing(Base):
     shown: Mapped[datetime] = mapped_column(default=now)
     answered: Mapped[bool] = mapped_column(default=False)
     released: Mapped[bool] = mapped_column(default=False)
+    item: Mapped[Item] = relationship(lazy="joined")
     __table_args__ = (
         UniqueConstraint("annotator_id", "item_id"),
         UniqueConstraint("annotator_id", "number"),
@@ -216,14 +218,13 @@ def open_database(url: str) -> Database:
     try:
         address = make_url(database_url(url))
         dialect = address.get_backend_name()
+        wrong = ""
         if dialect not in ("sqlite", "postgresql"):
-            raise DatabaseError(
-                "E-DATABASE-URL", f"--db {_hidden(url)}: a SQLite file or a postgresql:// URL."
-            )
-        if dialect == "sqlite" and address.database in (None, "", ":memory:"):
-            raise DatabaseError(
-                "E-DATABASE-URL", f"--db {_hidden(url)}: answers must be kept in a file."
-            )
+            wrong = "a SQLite file or a postgresql:// URL."
+        elif dialect == "sqlite" and address.database in (None, "", ":memory:"):
+            wrong = "answers must be kept in a file."
+        if wrong:
+            raise DatabaseError("E-DATABASE-URL", f"--db {_hidden(url)}: {wrong}")
         if dialect == "sqlite":
             _keep_private(Path(str(address.database)).absolute())
         engine = create_engine(address, pool_size=20, max_overflow=20)
@@ -234,11 +235,8 @@ def open_database(url: str) -> Database:
             Base.metadata.create_all(session.connection())
             session.commit()
     except (exc.SQLAlchemyError, ImportError, OSError, ValueError) as error:
-        why = (
-            reason(error)
-            if isinstance(error, OSError)
-            else shortened(str(error).partition("\n")[0])
-        )
+        first = shortened(str(error).partition("\n")[0])
+        why = reason(error) if isinstance(error, OSError) else first
         raise DatabaseError(
             "E-DATABASE-UNREACHABLE", f"--db {_hidden(url)}: cannot be opened: {why}."
         ) from None
@@ -263,15 +261,9 @@ def _speak_sqlite(engine: Engine) -> None:
     def connected(connection: Any, record: Any) -> None:
         del record
         connection.isolation_level = None  # transactions are begun below, not by the driver
-        cursor = connection.cursor()
-        for pragma in (
-            f"busy_timeout={_BUSY_MS}",
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "foreign_keys=ON",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
+        busy = f"busy_timeout={_BUSY_MS}"
+        for pragma in (busy, "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begun(connection: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -30,7 +30,7 @@ from counterpoint.runs import outcome_of_one
 from counterpoint.scoring import BlindScorer, DualEncoder, Model, PairScorer, TableScorer
 from counterpoint.studio.browse.library import Library
 from counterpoint.studio.browse.pages import held_picture
-from counterpoint.studio.browse.views import HeatCell, digits_for, shades_of, spoken, written
+from counterpoint.studio.browse.views import HeatCell, heat, spoken
 from counterpoint.studio.pictures import (
     LARGE,
     MAX_BYTES,
@@ -111,8 +111,7 @@ def _scores(model: Model, picture: Any, captions: Sequence[str]) -> np.ndarray:
     raise ModelError("E-MODEL-UNSUITABLE", "this model scores whole benchmarks, no single image.")
 
 
-@dataclass(frozen=True, slots=True)
-class MadeText:
+class MadeText(NamedTuple):
     """A text with what made it; `pieces` make it up, each with whether its words are new."""
 
     text: str
@@ -121,8 +120,7 @@ class MadeText:
     pieces: list[tuple[str, bool]]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """A caption and the texts made from it."""
 
     caption: str
@@ -151,24 +149,19 @@ def read_captions(text: str) -> list[str]:
 def families(captions: list[str]) -> list[Family]:
     """Each caption with its positives and negatives, always the same for the same caption."""
     sources = [SourceCaption(f"{i}", None, caption) for i, caption in enumerate(captions)]
-    found: dict[str, dict[tuple[Kind, str], str]] = {caption: {} for caption in captions}
+    made: dict[str, dict[tuple[Kind, str], MadeText]] = {caption: {} for caption in captions}
     for kind in KINDS:
         with _LOCK:
             pairs = make_by_rules(sources, TextSettings(kind, _methods(kind))).pairs
         for pair in pairs:
-            found[pair.caption].setdefault((kind, pair.text), pair.method)
-    return [Family(caption, _few(caption, texts)) for caption, texts in found.items()]
-
-
-def _few(caption: str, texts: dict[tuple[Kind, str], str]) -> tuple[MadeText, ...]:
-    made = [_made(caption, text, kind, method) for (kind, text), method in texts.items()]
-    positives = [text for text in made if text.kind == "positive"]
-    negatives = [text for text in made if text.kind == "negative"]
-    return (*positives[:_EACH], *negatives[:_EACH])
-
-
-def _made(caption: str, text: str, kind: Kind, method: str) -> MadeText:
-    return MadeText(text, kind, method, changed_words(caption, text))
+            pieces = changed_words(pair.caption, pair.text)
+            text = MadeText(pair.text, kind, pair.method, pieces)
+            made[pair.caption].setdefault((kind, pair.text), text)
+    found = []
+    for caption, texts in made.items():
+        of_kind = {kind: [t for t in texts.values() if t.kind == kind][:_EACH] for kind in KINDS}
+        found.append(Family(caption, (*of_kind["positive"], *of_kind["negative"])))
+    return found
 
 
 @cache
@@ -177,8 +170,7 @@ def _methods(kind: Kind) -> tuple[str, ...]:
     return tuple(name for name, rule in rules if rule.kind == kind)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredText:
+class ScoredText(NamedTuple):
     """A text, and its score by each model that could be asked."""
 
     made: MadeText | None  # None for the caption itself
@@ -186,8 +178,7 @@ class ScoredText:
     cells: list[HeatCell]
 
 
-@dataclass(frozen=True, slots=True)
-class CaptionScores:
+class CaptionScores(NamedTuple):
     """A caption with its texts; `outcomes` by model, empty where there is no negative."""
 
     caption: str
@@ -195,8 +186,7 @@ class CaptionScores:
     outcomes: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(NamedTuple):
     """What the page shows: the models that answered, and why others did not."""
 
     models: list[str]
@@ -214,36 +204,21 @@ def tried(models: Models, ids: list[str], picture: AnyPicture, found: list[Famil
             scores[id] = models.scores(id, picture, texts)
         except CounterpointError as error:
             failures.append((id, str(error)))
-    columns = {id: _cells(values) for id, values in scores.items()}
+    blank = np.zeros(len(texts), dtype=bool)
+    columns = [heat(values, blank) if texts else [] for values in scores.values()]
     blocks, start = [], 0
     for family in found:
-        blocks.append(_block(family, columns, scores, start))
-        start += len(family.texts)
+        made: list[MadeText | None] = [None, *family.made]
+        truth = np.array([one is None or one.kind == "positive" for one in made])
+        lines = [
+            ScoredText(one, text, [cells[start + number] for cells in columns])
+            for number, (one, text) in enumerate(zip(made, family.texts, strict=True))
+        ]
+        mine = slice(start, start + len(made))
+        outcomes = [outcome_of_one(values[mine], truth) for values in scores.values()]
+        blocks.append(CaptionScores(family.caption, lines, outcomes))
+        start += len(made)
     return Tried(list(scores), blocks, failures)
-
-
-def _cells(scores: np.ndarray) -> list[HeatCell]:
-    if not len(scores):
-        return []
-    shades, digits = shades_of(scores), digits_for(scores)
-    return [
-        HeatCell(written(score, digits), int(shade), False)
-        for score, shade in zip(scores.tolist(), shades, strict=True)
-    ]
-
-
-def _block(
-    family: Family, columns: dict[str, list[HeatCell]], scores: dict[str, np.ndarray], start: int
-) -> CaptionScores:
-    rows = [None, *family.made]
-    lines = [
-        ScoredText(made, text, [cells[start + number] for cells in columns.values()])
-        for number, (made, text) in enumerate(zip(rows, family.texts, strict=True))
-    ]
-    truth = np.array([made is None or made.kind == "positive" for made in rows])
-    mine = slice(start, start + len(rows))
-    outcomes = [outcome_of_one(values[mine], truth) for values in scores.values()]
-    return CaptionScores(family.caption, lines, outcomes)
 
 
 @dataclass(frozen=True, slots=True)

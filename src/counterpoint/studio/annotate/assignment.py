@@ -13,9 +13,8 @@ compare-and-set, and the showings of an annotator are numbered without a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, exists, func, select, update
@@ -23,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from counterpoint.studio.annotate.campaigns import PRIME, block_length
-from counterpoint.studio.annotate.questions import ASKS, SKIP, AnnotationQuestion, chance
+from counterpoint.studio.annotate.questions import ASKS, SKIP, AnnotationQuestion, Ask, chance
 from counterpoint.studio.database import (
     Annotator,
     Answer,
@@ -40,85 +39,86 @@ Record = TypeVar("Record", Answer, Flag)
 HOLD: Final = timedelta(hours=1)  # how long an item waits for who has it, once nothing else is left
 
 
-def next_showing(session: Session, campaign: Campaign, annotator: Annotator) -> Showing | None:
+def next_showing(session: Session, annotator: Annotator) -> Showing | None:
     """What to show now: the item that waits for its answer, or a new one, or None at the end."""
-    mine = Showing.annotator_id == annotator.id
     waiting = session.scalar(
-        select(Showing).where(mine, ~Showing.answered).order_by(Showing.number).limit(1)
+        select(Showing)
+        .where(Showing.annotator_id == annotator.id, ~Showing.answered)
+        .order_by(Showing.number)
+        .limit(1)
     )
     if waiting is not None:
         return waiting
-    last = session.scalar(select(func.max(Showing.number)).where(mine)) or 0
-    item = _needed(session, campaign, annotator) or _abandoned(session, campaign, annotator)
+    number = _shown(session, annotator) + 1
+    item = _needed(session, annotator) or _abandoned(session, annotator)
     if item is None:
         return None
-    check = _check_due(session, campaign, annotator, last + 1)
+    check = _check_due(session, annotator, number)
     if check is None:
         _count(session, item, 1)
-    return _show(session, campaign, annotator, check or item, last + 1)
+    return _show(session, annotator, check or item, number)
 
 
-def _unseen(campaign: Campaign, annotator: Annotator, *, check: bool) -> ColumnElement[bool]:
+def _shown(session: Session, annotator: Annotator) -> int:
+    mine = Showing.annotator_id == annotator.id
+    return session.scalar(select(func.max(Showing.number)).where(mine)) or 0
+
+
+def _unseen(annotator: Annotator, *, check: bool) -> ColumnElement[bool]:
+    settings = annotator.campaign.settings
     mine = aliased(Showing)  # apart from the showings that a query may look at besides
     seen = exists().where(mine.item_id == Item.id, mine.annotator_id == annotator.id)
-    unseen = and_(Item.campaign_id == campaign.id, Item.is_check == check, ~seen)
-    if check or "teams" not in campaign.settings:
+    unseen = and_(Item.campaign_id == annotator.campaign_id, Item.is_check == check, ~seen)
+    if check or "teams" not in settings:
         return unseen
-    team = (annotator.number - 1) // campaign.settings["overlap"] % campaign.settings["teams"]
+    team = (annotator.number - 1) // settings["overlap"] % settings["teams"]
     own = exists().where(Subject.id == Item.subject_id, Subject.origin["team"].as_integer() == team)
     return unseen & own
 
 
-def _order(campaign: Campaign, annotator: Annotator) -> ColumnElement[int]:
+def _wanted(annotator: Annotator) -> ColumnElement[bool]:
+    """Items that the annotator has not seen and that need more judgements."""
+    overlap = int(annotator.campaign.settings["overlap"])
+    return and_(_unseen(annotator, check=False), Item.taken < overlap)
+
+
+def _order(annotator: Annotator) -> ColumnElement[int]:
     """An order of the items that is the annotator's own: a random line, modulo a prime."""
-    rng = chance(campaign.settings["seed"], "order", annotator.number)
+    rng = chance(annotator.campaign.settings["seed"], "order", annotator.number)
     a, b = (int(value) for value in rng.integers(1, PRIME, 2))
     return (Item.shuffle * a + b) % PRIME
 
 
-def _needed(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
-    wanted = Item.taken < int(campaign.settings["overlap"])
-    return session.scalar(
-        select(Item)
-        .where(_unseen(campaign, annotator, check=False), wanted)
-        .order_by(Item.taken, _order(campaign, annotator), Item.id)
-        .limit(1)
-    )
+def _needed(session: Session, annotator: Annotator) -> Item | None:
+    wanted = select(Item).where(_wanted(annotator))
+    return session.scalar(wanted.order_by(Item.taken, _order(annotator), Item.id).limit(1))
 
 
-def _abandoned(session: Session, campaign: Campaign, annotator: Annotator) -> Item | None:
+def _abandoned(session: Session, annotator: Annotator) -> Item | None:
     """An item that another annotator got long ago, without an answer; it may still come."""
     old = and_(~Showing.answered, ~Showing.released, Showing.shown < now() - HOLD)
-    found = session.execute(
-        select(Item, Showing)
-        .join(Showing, Showing.item_id == Item.id)
-        .where(_unseen(campaign, annotator, check=False), old)
+    held = session.scalar(
+        select(Showing)
+        .join(Item, Item.id == Showing.item_id)
+        .where(_unseen(annotator, check=False), old)
         .order_by(Showing.shown, Item.id)
         .limit(1)
-    ).first()
-    if found is None:
+    )
+    if held is None:
         return None
-    item, held = found
     freed = update(Showing).where(Showing.id == held.id, ~Showing.answered, ~Showing.released)
     _must_change(session, freed.values(released=True))
-    _count(session, item, -1)
-    session.refresh(item)
-    return item
+    _count(session, held.item, -1)
+    session.refresh(held.item)
+    return held.item
 
 
-def give_back(session: Session, item: Item, showing: Showing) -> None:
-    """A showing counts no more: the item needs another judgement. Checks have no limit."""
-    if not showing.released:
-        showing.released = True
-        if not item.is_check:
-            _count(session, item, -1)
-
-
-def take_again(session: Session, item: Item, showing: Showing) -> None:
-    """A showing that was given back counts after all."""
-    showing.released = False
-    if not item.is_check:
-        _count(session, item, 1)
+def _release(session: Session, showing: Showing, released: bool) -> None:
+    """Let a showing count no more, or count after all. Checks have no limit."""
+    if showing.released != released:
+        showing.released = released
+        if not showing.item.is_check:
+            _count(session, showing.item, -1 if released else 1)
 
 
 def _count(session: Session, item: Item, more: int) -> None:
@@ -134,72 +134,65 @@ def _must_change(session: Session, statement: object) -> None:
         raise IntegrityError("another request was faster", None, RuntimeError())
 
 
-def _check_due(
-    session: Session, campaign: Campaign, annotator: Annotator, number: int
-) -> Item | None:
-    """A check, if one is due: one in each row of so many items, at a random place in it."""
-    rate = float(campaign.settings["checks"])
-    if rate == 0:
-        return None
-    block, place = divmod(number - 1, block_length(rate))
-    if place != _check_place(campaign, annotator, block):
-        return None
-    return session.scalar(
-        select(Item)
-        .where(_unseen(campaign, annotator, check=True))
-        .order_by(_order(campaign, annotator), Item.id)
-        .limit(1)
-    )
-
-
-def _check_place(campaign: Campaign, annotator: Annotator, block: int) -> int:
-    """Where in a row of so many items the check stands."""
-    rng = chance(campaign.settings["seed"], "place", annotator.number, block)
-    return int(rng.integers(block_length(float(campaign.settings["checks"]))))
-
-
-def _show(
-    session: Session, campaign: Campaign, annotator: Annotator, item: Item, number: int
-) -> Showing:
+def _show(session: Session, annotator: Annotator, item: Item, number: int) -> Showing:
     options = AnnotationQuestion.of(item.question).options(ASKS[item.ask])
-    rng = chance(campaign.settings["seed"], "layout", annotator.number, item.key)
+    rng = chance(annotator.campaign.settings["seed"], "layout", annotator.number, item.key)
     layout = [int(option) for option in rng.permutation(options)]
     showing = Showing(
-        annotator_id=annotator.id, item_id=item.id, number=number, layout=layout, shown=now()
+        annotator_id=annotator.id, item=item, number=number, layout=layout, shown=now()
     )
     session.add(showing)
     session.flush()
     return showing
 
 
-def left_for(session: Session, campaign: Campaign, annotator: Annotator) -> int:
+# --- attention checks: one in each row of so many items, at a random place in it -----------------
+
+
+def _check_due(session: Session, annotator: Annotator, number: int) -> Item | None:
+    rate = float(annotator.campaign.settings["checks"])
+    if rate == 0:
+        return None
+    block, place = divmod(number - 1, block_length(rate))
+    if place != _check_place(annotator, block):
+        return None
+    checks = select(Item).where(_unseen(annotator, check=True))
+    return session.scalar(checks.order_by(_order(annotator), Item.id).limit(1))
+
+
+def _check_place(annotator: Annotator, block: int) -> int:
+    settings = annotator.campaign.settings
+    rng = chance(settings["seed"], "place", annotator.number, block)
+    return int(rng.integers(block_length(float(settings["checks"]))))
+
+
+def left_for(session: Session, annotator: Annotator) -> int:
     """How many showings the annotator may still get, besides one that waits: checks, too.
 
     If checks were not counted, the counter would stand still on them and give them away.
     """
-
-    wanted = Item.taken < int(campaign.settings["overlap"])
-    items = count(session, Item, _unseen(campaign, annotator, check=False), wanted)
-    checks = count(session, Item, _unseen(campaign, annotator, check=True))
-    mine = Showing.annotator_id == annotator.id
-    last = session.scalar(select(func.max(Showing.number)).where(mine)) or 0
-    return items + min(checks, _checks_among(campaign, annotator, last, items))
+    items = count(session, Item, _wanted(annotator))
+    checks = count(session, Item, _unseen(annotator, check=True))
+    return items + min(checks, _checks_among(annotator, _shown(session, annotator), items))
 
 
-def _checks_among(campaign: Campaign, annotator: Annotator, last: int, items: int) -> int:
+def _checks_among(annotator: Annotator, last: int, items: int) -> int:
     """How many checks stand before the last of so many items, after `last` showings."""
-    rate = float(campaign.settings["checks"])
+    rate = float(annotator.campaign.settings["checks"])
     if rate == 0 or items == 0:
         return 0
     length = block_length(rate)
     block, used = divmod(last, length)
-    ahead = _check_place(campaign, annotator, block) - used  # items before this block's check
+    ahead = _check_place(annotator, block) - used  # items before this block's check
     room = length - used - (ahead >= 0)
     if items <= room:
         return int(0 <= ahead < items)
     whole, more = divmod(items - room - 1, length - 1)  # blocks, and items behind them
-    rest = _check_place(campaign, annotator, block + 1 + whole) <= more
+    rest = _check_place(annotator, block + 1 + whole) <= more
     return int(ahead >= 0) + whole + int(rest)
+
+
+# --- answers -------------------------------------------------------------------------------------
 
 
 def give(session: Session, showing: Showing, value: str) -> bool:
@@ -215,11 +208,8 @@ def give(session: Session, showing: Showing, value: str) -> bool:
     revision = 0 if last is None else last.revision + 1
     session.add(Answer(showing_id=showing.id, revision=revision, value=value))
     showing.answered = True
-    item = session.get_one(Item, showing.item_id)
-    if value == SKIP:
-        give_back(session, item, showing)
-    elif last is not None and last.value == SKIP:
-        take_again(session, item, showing)
+    if SKIP in (value, last and last.value):
+        _release(session, showing, value == SKIP)
     session.flush()
     return True
 
@@ -247,44 +237,56 @@ class Judgement:
     annotator: int  # the number, from 1
     item: int
     subject: int | None
-    key: str
-    ask: str
+    ask: Ask
     question: AnnotationQuestion
     is_check: bool
-    number: int
-    layout: tuple[int, ...]
     value: str
-    revision: int
-    given: datetime
 
     @property
     def is_right(self) -> bool:
-        return ASKS[self.ask].is_right(self.value, self.question.right)
+        return self.ask.is_right(self.value, self.question.right)
 
 
-def judgements(session: Session, campaign: Campaign) -> Iterator[Judgement]:
+def judgements(session: Session, campaign: Campaign) -> list[Judgement]:
     """All answers that count, by annotator and in the order of showing, checks too."""
     rows = session.execute(
-        answered(campaign, Annotator.number, Item, Showing, Answer).where(Answer.value != SKIP)
+        _answered(campaign, Annotator.number, Item, Answer.value).where(Answer.value != SKIP)
     )
-    for annotator, item, showing, answer in rows:
-        yield Judgement(
+    return [
+        Judgement(
             annotator,
             item.id,
             item.subject_id,
-            item.key,
-            item.ask,
+            ASKS[item.ask],
             AnnotationQuestion.of(item.question),
             item.is_check,
-            showing.number,
-            tuple(showing.layout),
-            answer.value,
-            answer.revision,
-            answer.given,
+            value,
         )
+        for annotator, item, value in rows
+    ]
 
 
-def answered(campaign: Campaign, *columns: Any) -> Select[Any]:
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """An item that an annotator skipped, flagged, or both."""
+
+    annotator: int
+    key: str
+    skipped: bool
+    note: str | None
+
+
+def remarks(session: Session, campaign: Campaign) -> list[Remark]:
+    """What was skipped or flagged, by annotator and in the order of showing."""
+    rows = session.execute(
+        _answered(campaign, Annotator.number, Item.key, Answer.value, Flag.note).where(
+            (Answer.value == SKIP) | Flag.note.is_not(None)
+        )
+    )
+    return [Remark(annotator, key, value == SKIP, note) for annotator, key, value, note in rows]
+
+
+def _answered(campaign: Campaign, *columns: Any) -> Select[Any]:
     """What counts, by annotator and in the order of showing; with flags where there are any."""
     return (
         select(*columns)
@@ -308,29 +310,3 @@ def newest(table: type[Answer] | type[Flag]) -> ScalarSelect[int]:
         .correlate(Showing)
         .scalar_subquery()
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """An item that an annotator skipped, flagged, or both."""
-
-    annotator: int
-    number: int
-    key: str
-    is_check: bool
-    skipped: bool
-    note: str | None
-
-
-def remarks(session: Session, campaign: Campaign) -> list[Remark]:
-    """What was skipped or flagged, by annotator and in the order of showing."""
-    columns = (Showing.number, Item.key, Item.is_check, Answer.value, Flag.note)
-    rows = session.execute(
-        answered(campaign, Annotator.number, *columns).where(
-            (Answer.value == SKIP) | Flag.note.is_not(None)
-        )
-    )
-    return [
-        Remark(annotator, number, key, is_check, value == SKIP, note)
-        for annotator, number, key, is_check, value, note in rows
-    ]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from sqlalchemy import func, select
@@ -21,7 +21,6 @@ from counterpoint.studio.annotate.questions import (
     Ask,
     CampaignKind,
     JudgedCase,
-    ShownImage,
     chance,
     find_kind,
     questions_of,
@@ -53,68 +52,66 @@ def block_length(rate: float) -> int:
     return max(2, round(1 / rate))
 
 
+class Asked(NamedTuple):
+    """A question of a case: of its image, or its caption, number `place`."""
+
+    subject: JudgedCase
+    ask: Ask
+    place: int
+    question: AnnotationQuestion
+
+
 def make_checks(
-    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]], rate: float, seed: int
+    asked: Sequence[Asked], rate: float, seed: int
 ) -> list[tuple[Ask, AnnotationQuestion]]:
     """As many checks as an annotator who judges everything will meet."""
     if rate == 0:
         return []
-    clusters = {subject.case.cluster for subject, _, _ in asked}
-    if len(clusters) < 2:
+    if len({one.subject.case.cluster for one in asked}) < 2:
         raise DataError(
             "E-CAMPAIGN-CHECKS",
             "attention checks need cases of at least two images; use --checks 0.",
         )
     rng = chance(seed, "checks")
     wanted = -(-len(asked) // (block_length(rate) - 1))
-    chosen = rng.permutation(len(asked))[:wanted].tolist()
-    return [(asked[number][1], _check(asked, number, rng)) for number in chosen]
+    chosen = [asked[number] for number in rng.permutation(len(asked))[:wanted].tolist()]
+    return [(one.ask, _check(asked, one, rng)) for one in chosen]
 
 
-def _check(
-    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
-    number: int,
-    rng: np.random.Generator,
-) -> AnnotationQuestion:
-    subject, ask, question = asked[number]
+def _check(asked: Sequence[Asked], one: Asked, rng: np.random.Generator) -> AnnotationQuestion:
+    ask, question = one.ask, one.question
     if ask.compares:  # a text, and the same words from its end to its start
         text = question.captions[0]
         jumbled = " ".join(reversed(text.split()))
         return AnnotationQuestion((), (text, jumbled), (0,), question.context)
+    own = question.right[0] if question.right else 0
+    caption = question.captions[own if ask.options == "captions" else 0]
+    others = _elsewhere(asked, one.subject, caption, rng)
     if ask.options == "captions":
-        right = question.captions[question.right[0] if question.right else 0]
-        false = [s.case.captions[0] for s in _elsewhere(asked, subject, right, rng)]
+        false = [other.case.captions[0] for other in others]
         wanted = question.options(ask) - 1 if ask is RANK else 1
-        return AnnotationQuestion(question.images, (right, *false[:wanted]), (0,))
-    [caption] = question.captions
-    false_images: list[ShownImage] = [s.shown(0) for s in _elsewhere(asked, subject, caption, rng)]
+        return AnnotationQuestion(question.images, (caption, *false[:wanted]), (0,))
+    images = [other.shown(0) for other in others]
     if ask is BEST:
-        return AnnotationQuestion(tuple(false_images[: len(question.images)]), (caption,), ())
-    own = question.images[question.right[0] if question.right else 0]
-    images = (own, false_images[0])
-    return AnnotationQuestion(images, (caption,), (0,))
+        return AnnotationQuestion(tuple(images[: len(question.images)]), (caption,), ())
+    return AnnotationQuestion((question.images[own], images[0]), (caption,), (0,))
 
 
 def _elsewhere(
-    asked: Sequence[tuple[JudgedCase, Ask, AnnotationQuestion]],
-    subject: JudgedCase,
-    caption: str,
-    rng: np.random.Generator,
+    asked: Sequence[Asked], subject: JudgedCase, caption: str, rng: np.random.Generator
 ) -> list[JudgedCase]:
     """Other subjects, those that have least in common with a caption first, each once."""
     found: dict[str, JudgedCase] = {}
     drawn = rng.integers(0, len(asked), _DRAWN).tolist()
     for number in [*drawn, *range(min(len(asked), _DRAWN))]:  # in a small campaign, all of them
-        other = asked[number][0]
-        same = other.case.captions[0] == caption or other.case.cluster == subject.case.cluster
-        if not same:
-            found.setdefault(other.case.captions[0], other)
+        other = asked[number].subject
+        first = other.case.captions[0]
+        if first != caption and other.case.cluster != subject.case.cluster:
+            found.setdefault(first, other)
     if not found:  # the draw was unlucky: look for one
-        found = {
-            other.case.captions[0]: other
-            for other, _, _ in asked
-            if other.case.cluster != subject.case.cluster
-        }
+        others = (one.subject for one in asked)
+        apart = (other for other in others if other.case.cluster != subject.case.cluster)
+        found = {other.case.captions[0]: other for other in apart}
     words = _words(caption)
     return sorted(found.values(), key=lambda other: len(words & _words(other.case.captions[0])))
 
@@ -193,7 +190,7 @@ def create(
     _refuse(name, settings, annotators)
     left_out = Counter(material.left_out)
     asked = _asked(material, kind, left_out)
-    checks = make_checks([(s, ask, q) for s, ask, _, q in asked], settings.checks, settings.seed)
+    checks = make_checks(asked, settings.checks, settings.seed)
     rng = chance(settings.seed, "shuffle")
     shuffles = rng.integers(1, PRIME, len(asked) + len(checks)).tolist()
 
@@ -252,23 +249,18 @@ def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
             raise CampaignError("E-CAMPAIGN-INVALID", why)
 
 
-_Asked = tuple[JudgedCase, Ask, int, AnnotationQuestion]
-
-
-def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str]) -> list[_Asked]:
+def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str]) -> list[Asked]:
     """Every question, in order. A case is asked about in every way of its kind, or not at all."""
-    asked: list[_Asked] = []
+    asked: list[Asked] = []
     for subject in material.subjects:
         try:
-            found = [
-                (subject, ask, place, question)
+            asked += [
+                Asked(subject, ask, place, question)
                 for ask in kind.asks
                 for place, question in questions_of(subject, ask)
             ]
         except CaseError as error:
             left_out[f"cases: {error}"] += 1
-            continue
-        asked += found
     if not asked:
         reasons = "; ".join(f"{cases:,} {reason}" for reason, cases in left_out.items())
         raise DataError(
@@ -286,18 +278,17 @@ def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str])
 def _add_items(
     session: Session,
     row: Campaign,
-    asked: list[_Asked],
+    asked: list[Asked],
     checks: list[tuple[Ask, AnnotationQuestion]],
     shuffles: list[int],
 ) -> None:
     rows: dict[str, Subject] = {}
-    for subject, *_ in asked:
+    for subject in (one.subject for one in asked):
         if subject.case.id not in rows:
+            case, origin = subject.as_json(), {"rows": list(subject.rows)}
+            number = len(rows)
             rows[subject.case.id] = Subject(
-                campaign_id=row.id,
-                number=len(rows),
-                case=subject.as_json(),
-                origin={"rows": list(subject.rows)},
+                campaign_id=row.id, number=number, case=case, origin=origin
             )
     if "teams" in row.settings:  # at random, in parts of one size
         order = chance(row.settings["seed"], "teams").permutation(len(rows)).tolist()
@@ -305,32 +296,16 @@ def _add_items(
             subject_row.origin["team"] = place % row.settings["teams"]
     session.add_all(rows.values())
     session.flush()
-    numbers = iter(shuffles)
+    items: list[tuple[int | None, str, Ask, AnnotationQuestion]] = []
     for subject, ask, place, question in asked:
         what = ask.compares or ("image" if ask.options == "captions" else "caption")
         key = f"{subject.case.id} {what} {place}"
-        session.add(_item(row, rows[subject.case.id].id, key, ask, question, next(numbers)))
-    for number, (ask, question) in enumerate(checks):
-        session.add(_item(row, None, f"{_CHECK} {number}", ask, question, next(numbers)))
-
-
-def _item(
-    row: Campaign,
-    subject: int | None,
-    key: str,
-    ask: Ask,
-    question: AnnotationQuestion,
-    shuffle: int,
-) -> Item:
-    return Item(
-        campaign_id=row.id,
-        subject_id=subject,
-        key=key,
-        ask=ask.name,
-        question=question.as_json(),
-        is_check=subject is None,
-        shuffle=shuffle,
-    )
+        items.append((rows[subject.case.id].id, key, ask, question))
+    items += [(None, f"{_CHECK} {n}", ask, question) for n, (ask, question) in enumerate(checks)]
+    for (owner, key, ask, question), shuffle in zip(items, shuffles, strict=True):
+        item = Item(campaign_id=row.id, subject_id=owner, key=key, ask=ask.name, shuffle=shuffle)
+        item.question, item.is_check = question.as_json(), owner is None
+        session.add(item)
 
 
 def _add_annotators(session: Session, row: Campaign, more: int) -> tuple[str, ...]:

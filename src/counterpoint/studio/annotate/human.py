@@ -38,7 +38,7 @@ from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
 from counterpoint.studio.annotate.assignment import Judgement
-from counterpoint.studio.annotate.questions import ASKS, BOTH, NONE, SAME, Ask, JudgedCase, ranks_of
+from counterpoint.studio.annotate.questions import BOTH, NONE, SAME, Ask, JudgedCase, ranks_of
 from counterpoint.studio.annotate.results import (
     CampaignResults,
     votes,
@@ -60,10 +60,9 @@ def option_scores(said: Sequence[Judgement]) -> np.ndarray:
 
 
 def _one(answer: Judgement) -> list[float]:
-    ask = ASKS[answer.ask]
-    if ask.ranked:
+    if answer.ask.ranked:
         return [-float(rank) for rank in ranks_of(answer.value)]
-    options = answer.question.options(ask)
+    options = answer.question.options(answer.ask)
     if answer.value in (BOTH, NONE):
         return [float(answer.value == BOTH)] * options
     return [float(option == int(answer.value)) for option in range(options)]
@@ -136,8 +135,8 @@ def _says_nothing(case: Case) -> bool:
 
 def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
     case = subject.case
-    rows = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "captions"]
-    columns = [option_scores(said) for said in answers if ASKS[said[0].ask].options == "images"]
+    rows = [option_scores(said) for said in answers if said[0].ask.options == "captions"]
+    columns = [option_scores(said) for said in answers if said[0].ask.options == "images"]
     if not columns:
         return np.stack(rows), False
     shape = (len(case.images), len(case.captions))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -45,8 +45,6 @@ from counterpoint.studio.annotate.questions import (
     SKIP,
     AnnotationQuestion,
     AnswerError,
-    Ask,
-    CampaignKind,
     ShownImage,
     find_kind,
     ranks_of,
@@ -60,8 +58,8 @@ from counterpoint.studio.database import (
     Campaign,
     Database,
     Flag,
-    Item,
     Showing,
+    count,
 )
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same
@@ -74,6 +72,9 @@ from counterpoint.studio.web import (
     whole_number,
 )
 
+T = TypeVar("T")
+
+
 # --- one item: its page, and the answer in its form ---------------------------------------------
 
 
@@ -81,48 +82,24 @@ NOTE: Final = 500  # characters
 NO_PAGE: Final = "There is no such page."
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """An annotator at work."""
-
-    annotator: Annotator
-    campaign: Campaign
-
-    @property
-    def kind(self) -> CampaignKind:
-        return find_kind(self.campaign.kind)
-
-    @property
-    def base(self) -> str:
-        return link(self.annotator.token)
-
-
-def seat_of(session: Session, token: str) -> Seat:
+def annotator_of(session: Session, token: str) -> Annotator:
     """The annotator of a personal link; an unknown link is answered as a missing page."""
-    found = session.execute(
-        select(Annotator, Campaign)
-        .join(Campaign, Campaign.id == Annotator.campaign_id)
-        .where(Annotator.token == token)
-    ).first()
-    if found is None or not same(found[0].token, token):
+    found = session.scalar(select(Annotator).where(Annotator.token == token))
+    if found is None or not same(found.token, token):
         raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
-    return Seat(found[0], found[1])
+    return found
 
 
-def showing_of(session: Session, seat: Seat, number: int) -> tuple[Showing, Item]:
+def showing_of(session: Session, annotator: Annotator, number: int) -> Showing:
     """The `number`-th item that this annotator got; others' are not to be had."""
-    found = session.execute(
-        select(Showing, Item)
-        .join(Item, Item.id == Showing.item_id)
-        .where(Showing.annotator_id == seat.annotator.id, Showing.number == number)
-    ).first()
+    mine = (Showing.annotator_id == annotator.id, Showing.number == number)
+    found = session.scalar(select(Showing).where(*mine))
     if found is None:
         raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
-    return found[0], found[1]
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotatorProgress:
+class AnnotatorProgress(NamedTuple):
     """Showings that were answered or skipped, checks too, and how many more there can be."""
 
     answered: int
@@ -133,83 +110,47 @@ class AnnotatorProgress:
         return self.answered + self.left
 
 
-def progress_of(session: Session, seat: Seat) -> AnnotatorProgress:
-    counts = dict(
-        session.execute(
-            select(Showing.answered, func.count())
-            .where(Showing.annotator_id == seat.annotator.id)
-            .group_by(Showing.answered)
-        )
-        .tuples()
-        .all()
-    )
-    left = left_for(session, seat.campaign, seat.annotator) + counts.get(False, 0)
-    return AnnotatorProgress(counts.get(True, 0), left)
+def progress_of(session: Session, annotator: Annotator) -> AnnotatorProgress:
+    mine = Showing.annotator_id == annotator.id
+    waiting = count(session, Showing, mine, ~Showing.answered)
+    left = left_for(session, annotator) + waiting
+    return AnnotatorProgress(count(session, Showing, mine, Showing.answered.is_(True)), left)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownOption:
-    """One thing to choose: at `position` on the screen, with its caption if it has one."""
-
-    position: int
-    caption: str
-    chosen: bool
-    rank: int  # 0 if none was given
-
-
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """Everything the template of a question needs."""
-
-    number: int
-    ask: Ask
-    options: tuple[ShownOption, ...]
-    caption: str  # beside images to choose from
-    context: str  # what two texts were made from
-    extra_chosen: bool
-    answered: bool
-    skipped: bool
-    note: str | None  # of a flag
-
-    @property
-    def previous(self) -> int | None:
-        return self.number - 1 or None
-
-
-def screen_of(session: Session, showing: Showing, item: Item) -> Screen:
+def screen_of(session: Session, showing: Showing) -> dict[str, Any]:
     """A question as this annotator sees it, with the answer that counts so far."""
-    ask, question = ASKS[item.ask], AnnotationQuestion.of(item.question)
-    last = latest(session, Answer, showing)
+    ask, question = ASKS[showing.item.ask], AnnotationQuestion.of(showing.item.question)
+    last, raised = latest(session, Answer, showing), latest(session, Flag, showing)
     value = "" if last is None or last.value == SKIP else last.value
-    raised = latest(session, Flag, showing)
     ranks = ranks_of(value) if ask.ranked and value else [0] * len(showing.layout)
     captions = question.captions if ask.options == "captions" else ("",) * len(showing.layout)
-    options = tuple(
-        ShownOption(
-            position, captions[option], not ask.ranked and value == str(option), ranks[option]
-        )
-        for position, option in enumerate(showing.layout)
-    )
-    caption = question.captions[0] if ask.options == "images" else ""
-    extra = bool(ask.extra) and value == ask.extra
-    return Screen(
-        showing.number,
-        ask,
-        options,
-        caption,
-        question.context,
-        extra,
-        bool(value),
-        last is not None and not value,
-        None if raised is None else raised.note,
-    )
+    return {
+        "number": showing.number,
+        "previous": showing.number - 1 or None,
+        "ask": ask,
+        "options": [
+            {
+                "position": position,
+                "caption": captions[option],
+                "chosen": not ask.ranked and value == str(option),
+                "rank": ranks[option],  # 0 if none was given
+            }
+            for position, option in enumerate(showing.layout)
+        ],
+        "caption": question.captions[0] if ask.options == "images" else "",
+        "context": question.context,
+        "extra_chosen": bool(ask.extra) and value == ask.extra,
+        "answered": bool(value),
+        "skipped": last is not None and not value,
+        "note": None if raised is None else raised.note,
+    }
 
 
-def read_answer(form: Mapping[str, Any], showing: Showing, item: Item) -> str:
+def read_answer(form: Mapping[str, Any], showing: Showing) -> str:
     """The answer in a form, whose options are numbered as they were shown."""
     if form.get("skip"):
         return SKIP
-    ask, layout = ASKS[item.ask], showing.layout
+    ask, layout = ASKS[showing.item.ask], showing.layout
     if ask.ranked:
         ranks = [str(form.get(f"rank{layout.index(option)}", "")) for option in sorted(layout)]
         return ask.read(",".join(ranks), len(layout))
@@ -230,80 +171,67 @@ def annotator_router(web: Web, database: Database) -> APIRouter:
     """The pages below /a. A personal link lets its annotator answer, and shows nothing else."""
     router = APIRouter()
 
+    def page(
+        request: Request, template: str, token: str, number: int | None = None, **context: Any
+    ) -> Response:
+        with database.reading() as session:
+            annotator = annotator_of(session, token)
+            if number is not None:
+                context["screen"] = screen_of(session, showing_of(session, annotator, number))
+            progress = progress_of(session, annotator)
+        campaign = annotator.campaign
+        seat = {"campaign": campaign, "kind": find_kind(campaign.kind), "base": link(token)}
+        return web.page(request, template, seat=seat, progress=progress, **context)
+
     @router.get("/{token}")
     def welcome(request: Request, token: str) -> Response:
-        with database.reading() as session:
-            seat = seat_of(session, token)
-            progress = progress_of(session, seat)
-        return web.page(request, "annotate_welcome.html", seat=seat, progress=progress)
+        return page(request, "annotate_welcome.html", token)
 
     @router.get("/{token}/next")
     def onward(token: str) -> Response:
         with database.reading() as session:
-            seat = seat_of(session, token)
-        showing = database.write(lambda s: next_showing(s, seat.campaign, seat.annotator))
-        return see_other(f"{seat.base}/{'done' if showing is None else showing.number}")
+            annotator = annotator_of(session, token)
+        showing = database.write(lambda s: next_showing(s, annotator))
+        return see_other(f"{link(token)}/{'done' if showing is None else showing.number}")
 
     @router.get("/{token}/done")
     def done(request: Request, token: str) -> Response:
-        with database.reading() as session:
-            seat = seat_of(session, token)
-            progress = progress_of(session, seat)
-        return web.page(request, "annotate_done.html", seat=seat, progress=progress)
-
-    def item_page(
-        request: Request, token: str, number: int, message: str = "", status: int = 200
-    ) -> Response:
-        with database.reading() as session:
-            seat = seat_of(session, token)
-            showing, item = showing_of(session, seat, number)
-            screen = screen_of(session, showing, item)
-            progress = progress_of(session, seat)
-        return web.page(
-            request,
-            "annotate_item.html",
-            status=status,
-            seat=seat,
-            screen=screen,
-            progress=progress,
-            message=message,
-        )
+        return page(request, "annotate_done.html", token)
 
     @router.get("/{token}/{number}")
     def one_item(request: Request, token: str, number: Number) -> Response:
-        return item_page(request, token, number)
+        return page(request, "annotate_item.html", token, number, message="")
 
-    def keep(token: str, number: int, form: FormData) -> str:
+    def keep(token: str, number: int, form: FormData) -> None:
         """The answer is on the disk when this returns, and only then is the next item shown."""
         with database.reading() as session:
-            seat = seat_of(session, token)
+            annotator = annotator_of(session, token)
 
         def work(session: Session) -> None:
-            showing, item = showing_of(session, seat, number)
-            give(session, showing, read_answer(form, showing, item))
+            showing = showing_of(session, annotator, number)
+            give(session, showing, read_answer(form, showing))
             flag(session, showing, read_note(form))
 
         database.write(work)
-        return f"{seat.base}/next"
 
     @router.post("/{token}/{number}")
     async def answer(request: Request, token: str, number: Number) -> Response:
         async with checked_form(request) as form:
             try:
-                place = await run_in_threadpool(keep, token, number, form)
+                await run_in_threadpool(keep, token, number, form)
             except AnswerError as error:
-                said = str(error)
-                return await run_in_threadpool(item_page, request, token, number, said, 422)
-            return see_other(place)
+                again = partial(page, message=str(error), status=422)
+                return await run_in_threadpool(again, request, "annotate_item.html", token, number)
+            return see_other(f"{link(token)}/next")
 
     def image_at(token: str, number: int, position: int) -> ShownImage:
         """An image of an item by where it stands on the screen: its name tells nothing."""
         with database.reading() as session:
-            showing, item = showing_of(session, seat_of(session, token), number)
-        images = AnnotationQuestion.of(item.question).images
+            showing = showing_of(session, annotator_of(session, token), number)
+        images = AnnotationQuestion.of(showing.item.question).images
         if not 0 <= position < len(images):
             raise StudioError("E-PAGE-MISSING", NO_PAGE, 404)
-        chosen = ASKS[item.ask].options == "images"
+        chosen = ASKS[showing.item.ask].options == "images"
         return images[showing.layout[position] if chosen else position]
 
     @router.get("/{token}/{number}/picture/{position}")
@@ -375,12 +303,15 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             return await run_in_threadpool(list_page, request, typed, str(error))
         return see_other(f"/campaigns/{typed['name']}")
 
-    def outcome(name: str, least: str) -> CampaignResults:
+    def of_campaign(name: str, work: Callable[[Session, Campaign], T]) -> T:
         try:
             with database.reading() as session:
-                return outcome_of(session, find_campaign(session, name), share(least))
+                return work(session, find_campaign(session, name))
         except NotFoundError as error:
             raise StudioError(error.code, str(error), 404) from None
+
+    def outcome(name: str, least: str) -> CampaignResults:
+        return of_campaign(name, lambda s, campaign: outcome_of(s, campaign, share(least)))
 
     @router.get("/{name}")
     def one_campaign(request: Request, name: str, least: str = "0") -> Response:
@@ -399,23 +330,24 @@ def admin_router(web: Web, database: Database, library: Library) -> APIRouter:
             compared=comparison(found) if found.kind.compares else [],
             sides=found.campaign.source.get("sides", ()),
             least=share(least),
-            number=shown_number,
+            number=lambda kappa: "–" if math.isnan(kappa) else f"{kappa:.3f}",
         )
+
+    def download(data: bytes, media: str, name: str) -> Response:
+        about = {"Content-Disposition": f'attachment; filename="{name}"'}
+        headers = {**about, "Cache-Control": "no-store"}
+        return Response(data, media_type=media, headers=headers)
 
     @router.get("/{name}/answers.csv")
     def all_answers(name: str) -> Response:
-        with database.reading() as session:
-            try:
-                text = answers_csv(session, find_campaign(session, name))
-            except NotFoundError as error:
-                raise StudioError(error.code, str(error), 404) from None
-        return _download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
+        text = of_campaign(name, answers_csv)
+        return download(text.encode(), "text/csv; charset=utf-8", f"{name}-answers.csv")
 
     def exported(found: CampaignResults, name: str, media: str) -> Response:
         with tempfile.TemporaryDirectory() as folder:
             export(found, Path(folder) / name)
             data = (Path(folder) / name).read_bytes()
-        return _download(data, media, f"{found.campaign.name}-{name}")
+        return download(data, media, f"{found.campaign.name}-{name}")
 
     @router.get("/{name}/preferred.csv")
     def preferred(name: str, least: str = "0") -> Response:
@@ -467,11 +399,6 @@ def read_order(typed: Mapping[str, str]) -> Order:
     return Order(typed["name"], typed["source"], typed["kind"], settings, people, wanted)
 
 
-def _download(data: bytes, media: str, name: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Response(data, media_type=media, headers=headers)
-
-
 def _metrics(found: CampaignResults) -> tuple[list[Row], str]:
     """People's accuracy in the benchmark's own metrics, or a sentence that says why not."""
     try:
@@ -492,8 +419,3 @@ def share(text: str) -> float:
         return 0.0
     value = value / 100 if value > 1 or plain != text.strip() else value
     return value if 0 <= value <= 1 else 0.0
-
-
-def shown_number(value: float, digits: int = 3) -> str:
-    """A kappa, or a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"

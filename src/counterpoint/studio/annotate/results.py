@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from counterpoint.studio.annotate.assignment import Judgement, Remark, judgements, remarks
 from counterpoint.studio.annotate.campaigns import Standing, standing
 from counterpoint.studio.annotate.questions import (
-    ASKS,
     BOTH,
     CampaignKind,
     JudgedCase,
@@ -64,32 +63,25 @@ def fleiss(counts: np.ndarray) -> float:
 
 def fleiss_of(judgements: Judgements, raters: int) -> tuple[float, int]:
     """Fleiss' kappa over the items that exactly `raters` people judged, and how many they are."""
-    said = by_item(judgements)
-    rows = [values for values in said.values() if len(values) == raters]
-    columns = {value: n for n, value in enumerate({v: None for row in rows for v in row})}
-    counts = np.zeros((len(rows), len(columns)), dtype=np.int64)
-    for number, row in enumerate(rows):
-        for value in row:
-            counts[number, columns[value]] += 1
-    return fleiss(counts), len(rows)
+    rows = [Counter(said) for said in by_item(judgements).values() if len(said) == raters]
+    values = dict.fromkeys(value for row in rows for value in row)
+    return fleiss(np.array([[row[value] for value in values] for row in rows])), len(rows)
 
 
 def krippendorff_alpha(judgements: Judgements) -> float:
     """Krippendorff's alpha, nominal; items may be judged by any number of annotators."""
-    said = by_item(judgements)
-    shared = {item for item, values in said.items() if len(values) > 1}
-    values = {value: n for n, value in enumerate({v: None for i in shared for v in said[i]})}
+    shared = {item: said for item, said in by_item(judgements).items() if len(said) > 1}
+    known = dict.fromkeys(value for said in shared.values() for value in said)
+    values = {value: number for number, value in enumerate(known)}
     if len(values) < 2:
         return math.nan
     import krippendorff
 
-    items = sorted(shared)
-    table = np.full((len(judgements), len(items)), np.nan)
-    for row, own in enumerate(judgements.values()):
-        for column, item in enumerate(items):
-            if item in own:
-                table[row, column] = values[own[item]]
-    return float(krippendorff.alpha(table, level_of_measurement="nominal"))
+    table = [
+        [values[own[item]] if item in own else np.nan for item in sorted(shared)]
+        for own in judgements.values()
+    ]
+    return float(krippendorff.alpha(np.array(table, float), level_of_measurement="nominal"))
 
 
 def by_item(judgements: Judgements) -> dict[int, list[Hashable]]:
@@ -200,16 +192,13 @@ class CampaignResults:
 def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> CampaignResults:
     """`least` is the share of attention checks that an annotator must pass to be counted."""
     kind = find_kind(campaign.kind)
-    said = list(judgements(session, campaign))
-    noted = remarks(session, campaign)
+    said, noted = judgements(session, campaign), remarks(session, campaign)
     people = _people(session, campaign, said, noted, least)
     out = {person.number for person in people if person.excluded}
     kept = [one for one in said if not one.is_check and one.annotator not in out]
-    rows = session.scalars(
-        select(Subject).where(Subject.campaign_id == campaign.id).order_by(Subject.number)
-    )
-    subjects = {row.id: JudgedCase.of(row.case, row.origin) for row in rows}
-    wanted: dict[int, list[int]] = {number: [] for number in subjects}
+    subjects = select(Subject).where(Subject.campaign_id == campaign.id)
+    rows = session.scalars(subjects.order_by(Subject.number)).all()
+    wanted: dict[int, list[int]] = {row.id: [] for row in rows}
     items = session.execute(
         select(Item.id, Item.subject_id)
         .where(Item.campaign_id == campaign.id, ~Item.is_check)
@@ -225,7 +214,7 @@ def outcome_of(session: Session, campaign: Campaign, least: float = 0.0) -> Camp
         kept,
         _agreements(kept, kind, int(campaign.settings["overlap"])),
         _tally(kept, len(items)),
-        subjects,
+        {row.id: JudgedCase.of(row.case, row.origin) for row in rows},
         wanted,
         noted,
     )
@@ -243,11 +232,9 @@ def _people(
     failed = Counter(one.annotator for one in said if one.is_check and not one.is_right)
     skipped = Counter(one.annotator for one in noted if one.skipped)
     flagged = Counter(one.annotator for one in noted if one.note is not None)
-    rows = session.scalars(
-        select(Annotator).where(Annotator.campaign_id == campaign.id).order_by(Annotator.number)
-    )
+    people = select(Annotator).where(Annotator.campaign_id == campaign.id)
     found = []
-    for row in rows:
+    for row in session.scalars(people.order_by(Annotator.number)):
         n = row.number
         excluded = checks[n] > 0 and (checks[n] - failed[n]) / checks[n] < least
         counts = (answered[n], checks[n], failed[n], skipped[n], flagged[n])
@@ -256,28 +243,20 @@ def _people(
 
 
 def _agreements(kept: Sequence[Judgement], kind: CampaignKind, overlap: int) -> list[Agreement]:
+    on: list[tuple[str, Iterable[Judgement], Callable[[str], str]]] = [("the answer", kept, str)]
     if kind.compares:
-        return [
-            _agreement(ask.compares, [one for one in kept if one.ask == ask.name], overlap, str)
-            for ask in kind.asks
-        ]
-    if not kind.any_or_none:
-        return [_agreement("the answer", kept, overlap, str)]
-    return [
-        _agreement("some image or none", kept, overlap, any_or_none),
-        _agreement("which image", kept, overlap, str),
-    ]
-
-
-def _agreement(
-    what: str, kept: Iterable[Judgement], overlap: int, category: Callable[[str], str]
-) -> Agreement:
-    table: dict[int, dict[int, str]] = {}
-    for one in kept:
-        table.setdefault(one.annotator, {})[one.item] = category(one.value)
-    pairs = pairwise(table)
-    kappa, items = fleiss_of(table, overlap)
-    return Agreement(what, pairs, mean_kappa(pairs), kappa, items, krippendorff_alpha(table))
+        on = [(ask.compares, [one for one in kept if one.ask is ask], str) for ask in kind.asks]
+    elif kind.any_or_none:
+        on = [("some image or none", kept, any_or_none), ("which image", kept, str)]
+    found = []
+    for what, answers, category in on:
+        table: dict[int, dict[int, str]] = {}
+        for one in answers:
+            table.setdefault(one.annotator, {})[one.item] = category(one.value)
+        pairs = pairwise(table)
+        measures = (mean_kappa(pairs), *fleiss_of(table, overlap), krippendorff_alpha(table))
+        found.append(Agreement(what, pairs, *measures))
+    return found
 
 
 def votes(kept: Iterable[Judgement]) -> dict[int, list[Judgement]]:
@@ -290,7 +269,7 @@ def votes(kept: Iterable[Judgement]) -> dict[int, list[Judgement]]:
 
 def is_accepted(said: Sequence[Judgement]) -> bool:
     """Whether more than half of the answers speak for an item; a draw does not."""
-    return majority([ASKS[one.ask].accepts(one.value, one.question.right) for one in said])
+    return majority([one.ask.accepts(one.value, one.question.right) for one in said])
 
 
 def majority(yes: Sequence[bool]) -> bool:
@@ -338,7 +317,7 @@ def comparison(outcome: CampaignResults) -> list[ComparisonRow]:
         said = Counter(one.value for one in answers)
         value, most = said.most_common(1)[0]
         winner = value if 2 * most > len(answers) else BOTH
-        counts.setdefault((group, ASKS[answers[0].ask].compares), Counter())[winner] += 1
+        counts.setdefault((group, answers[0].ask.compares), Counter())[winner] += 1
     return [
         ComparisonRow(group, what, found["0"], found["1"], found[BOTH])
         for (group, what), found in sorted(counts.items())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 import time
 import unicodedata
@@ -75,6 +74,14 @@ class Index:
         """The row of the case with that id."""
         return self.part.cases.ids.index_of(case_id)
 
+    def shape(self, row: int) -> tuple[int, int]:
+        """How many images and captions a case has."""
+        frame = self.part.cases.frame
+        return len(frame["images"][row]), len(frame["captions"][row])
+
+    def is_large(self, row: int) -> bool:
+        return is_gallery(*self.shape(row))
+
     def scores(self, row: int) -> np.ndarray:
         """A case's scores, flat."""
         start, end = self._starts[row : row + 2]
@@ -105,26 +112,15 @@ class Index:
         found = pl.repeat(True, len(self.text), eager=True)
         for word in split(words):
             plain = word.isascii() and word.isalnum()
-            found &= (
-                self.text.str.contains(rf"\b{re.escape(word)}")
-                if plain
-                else self.text.str.contains(word, literal=True)
-            )
+            found &= self.text.str.contains(rf"\b{word}" if plain else word, literal=not plain)
         return found.to_numpy()
 
 
 def make_index(model: str, part: Part) -> Index:
-    text = part.cases.frame["captions"].list.join(BETWEEN)
-    members = members_in(part.cases, part.protocol)
-    groups = {label: rows for label, rows in members.items() if label != ALL}
-    return Index(
-        model,
-        part,
-        case_outcomes(part),
-        groups,
-        members[ALL],
-        text.str.to_lowercase(),
-    )
+    text = part.cases.frame["captions"].list.join(BETWEEN).str.to_lowercase()
+    groups = members_in(part.cases, part.protocol)
+    whole = groups.pop(ALL)
+    return Index(model, part, case_outcomes(part), groups, whole, text)
 
 
 def split(words: str) -> list[str]:
@@ -189,9 +185,8 @@ def _folders(folder: Path, found: RunListing, depth: int) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        found.refused.append(
-            (readable(folder.name), f"The folder cannot be read: {reason(error)}.")
-        )
+        why = f"The folder cannot be read: {reason(error)}."
+        found.refused.append((readable(folder.name), why))
         return
     for entry in entries:
         if entry.name.startswith(".") or not entry.is_dir():
@@ -333,8 +328,7 @@ class Library:
             with _shown_or_refused():
                 run = load_run(listed.folder)
                 made = {name: make_index(run.model, part) for name, part in run.parts.items()}
-            for name, index in made.items():
-                self._hold((listed.key, listed.stamp, name), index)
+            self._hold(listed, made)
             return made[benchmark]
 
     def _held(self, key: _Key) -> Index | None:
@@ -343,13 +337,14 @@ class Library:
                 self._indexes.move_to_end(key)
             return self._indexes.get(key)
 
-    def _hold(self, key: _Key, index: Index) -> None:
+    def _hold(self, listed: Listed, made: dict[str, Index]) -> None:
         with self._lock:
-            for old in [k for k in self._indexes if k[0] == key[0] and k[1] != key[1]]:
+            for old in [key for key in self._indexes if key[0] == listed.key]:
                 del self._indexes[old]  # the run was made anew
-            self._indexes[key] = index
-            while len(self._indexes) > 1 and self._bytes() > _HELD:
-                self._indexes.popitem(last=False)
+            for name, index in made.items():
+                self._indexes[listed.key, listed.stamp, name] = index
+                while len(self._indexes) > 1 and self._bytes() > _HELD:
+                    self._indexes.popitem(last=False)
 
     def _bytes(self) -> int:
         return sum(index.bytes() for index in self._indexes.values())

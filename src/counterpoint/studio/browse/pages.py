@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Depends
@@ -21,15 +21,13 @@ from counterpoint.metrics import heading
 from counterpoint.runs import OUTCOMES, same_rows
 from counterpoint.studio.browse.library import Index, Library, Listed
 from counterpoint.studio.browse.views import (
-    Matrix,
+    HeatCell,
     NumbersTable,
     caption_views,
     case_view,
-    counts,
+    cells_of,
     gallery_query,
     image_views,
-    is_large,
-    matrix,
     numbers_table,
 )
 from counterpoint.studio.pictures import LARGE, SMALL, Gallery
@@ -103,24 +101,17 @@ def read_filter(query: Mapping[str, str]) -> Filter:
 
 def chosen_rows(filter: Filter, index: Index, other: Index | None) -> np.ndarray:
     """The rows that pass everything but the outcome, ascending."""
-    mask = np.ones(len(index.outcomes), dtype=bool)
-    if filter.group:
-        mask &= _marked(index.members[filter.group], len(mask))
+    wanted = [index.members[filter.group]] if filter.group else []
     if filter.metric:
-        mask &= _marked(index.counted[filter.metric], len(mask))
-        if not filter.group:
-            mask &= _marked(index.whole, len(mask))
+        wanted += [index.counted[filter.metric], *([] if filter.group else [index.whole])]
+    mask = np.ones(len(index.outcomes), dtype=bool)
+    for rows in wanted:
+        mask &= np.isin(np.arange(len(mask)), rows)
     if other is not None:
         mask &= disagreeing(index, other, filter.differ)
     if filter.q:
         mask &= index.matching(filter.q)
     return np.flatnonzero(mask)
-
-
-def _marked(rows: np.ndarray, count: int) -> np.ndarray:
-    mask = np.zeros(count, dtype=bool)
-    mask[rows] = True
-    return mask
 
 
 def disagreeing(index: Index, other: Index, differ: str) -> np.ndarray:
@@ -236,11 +227,11 @@ def case_context(library: Library, asked: Filter, case_id: str, image: str) -> d
         "outcome": str(index.outcomes[row]),
         **_neighbours(library, filter, index, row),
     }
-    if is_large(index, row):
-        number = whole_number(image, counts(index, row)[0], 1) or 1
+    if index.is_large(row):
+        number = whole_number(image, index.shape(row)[0], 1) or 1
         query = gallery_query(run, index, row, number - 1)
         groups = tuple(index.part.cases.frame["groups"][row])
-        return {**context, "query": query, "groups": groups, "captions": counts(index, row)[1]}
+        return {**context, "query": query, "groups": groups, "captions": index.shape(row)[1]}
     case = index.part.cases.case(row)
     matrices, failures = _every_run(library, filter.benchmark, index, row)
     return {
@@ -270,12 +261,20 @@ def _neighbours(library: Library, filter: Filter, index: Index, row: int) -> dic
     }
 
 
+class Matrix(NamedTuple):
+    """A run's scores of a case: a line per caption, a cell per image."""
+
+    run: Listed
+    outcome: str
+    lines: list[list[HeatCell]]
+
+
 def _every_run(
     library: Library, benchmark: str, index: Index, row: int
 ) -> tuple[list[Matrix], list[tuple[Listed, str]]]:
     """The scores of each run that has the very same case, and the runs that cannot be read."""
-    matrices: list[Matrix] = []
-    failures: list[tuple[Listed, str]] = []
+    matrices = []
+    failures = []
     case = index.part.take(np.array([row])).cases
     for listed in library.having(benchmark):
         try:
@@ -285,7 +284,8 @@ def _every_run(
             continue
         [there] = same_rows(case, theirs.part.cases).tolist()
         if there >= 0:
-            matrices.append(matrix(listed, theirs, there))
+            outcome = str(theirs.outcomes[there])
+            matrices.append(Matrix(listed, outcome, cells_of(theirs, there)))
     return matrices, failures
 
 
@@ -330,7 +330,7 @@ def held_picture(library: Library, key: str, benchmark: str, row: int, number: i
     """The picture that a case of a run refers to; RequestError (404) if there is none."""
     index = library.index(library.run(key), benchmark)
     cases = index.part.cases
-    if not 0 <= row < len(cases) or not 0 <= number < counts(index, row)[0]:
+    if not 0 <= row < len(cases) or not 0 <= number < index.shape(row)[0]:
         raise StudioError("E-IMAGE-UNAVAILABLE", "There is no such image.", 404)
     value = cases.frame["images"][row][number]
     box = None if value["box"] is None else tuple(value["box"])

@@ -7,11 +7,11 @@ links to its cases.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from counterpoint.cases import PROMPTS, Case, Cases, ImageRef, is_gallery
+from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images import scheme_of
 from counterpoint.metrics import (
     ALL,
@@ -34,9 +34,59 @@ _FEW: Final = 6  # captions and images of a case that the list shows
 _BEST: Final = 10  # captions of a gallery's image
 
 
-@dataclass(frozen=True, slots=True)
-class ImageView:
-    """An image, or the text that stands in its place."""
+# --- scores as a heat map -----------------------------------------------------------------------
+
+
+class HeatCell(NamedTuple):
+    """A score as the heat map shows it."""
+
+    text: str
+    shade: int
+    is_true: bool
+
+
+def heat(scores: np.ndarray, truth: np.ndarray, shades: np.ndarray | None = None) -> list[HeatCell]:
+    """Flat scores, coloured between the lowest and the highest of them."""
+    digits = digits_for(scores)
+    shades = shades_of(scores) if shades is None else shades
+    return [
+        HeatCell(f"{score:.{digits}f}".replace("-", "−"), int(shade), bool(true))
+        for score, shade, true in zip(scores.tolist(), shades, truth, strict=True)
+    ]
+
+
+def shades_of(scores: np.ndarray) -> np.ndarray:
+    low, high = float(scores.min()), float(scores.max())
+    if high == low:
+        return np.full(scores.shape, SHADES // 2)
+    return np.round((scores - low) / (high - low) * SHADES).astype(int)
+
+
+def digits_for(scores: np.ndarray) -> int:
+    """Enough digits to tell the scores of one case apart, but not endlessly many."""
+    found = np.unique(scores.astype(np.float64))
+    if (found == found.round()).all():
+        return 0
+    for digits in (2, 3, 4, 5):
+        if len(np.unique(found.round(digits))) == len(found):
+            return digits
+    return 6
+
+
+def cells_of(index: Index, row: int) -> list[list[HeatCell]]:
+    """The scores of a case, a line per caption and a cell per image, as every page shows them."""
+    images, captions = index.shape(row)
+    truth = np.zeros(images * captions, dtype=bool)
+    truth[index.part.cases.frame["truth"][row].to_numpy()] = True
+    cells = heat(index.scores(row), truth)
+    return [cells[number::captions] for number in range(captions)]
+
+
+# --- a case --------------------------------------------------------------------------------------
+
+
+class ImageView(NamedTuple):
+    """An image, or the text that stands in its place. The address names the case, not the path."""
 
     number: int
     address: str
@@ -45,30 +95,11 @@ class ImageView:
     drawn: bool  # few pixels, which are shown as they are
 
 
-@dataclass(frozen=True, slots=True)
-class CaptionView:
+class CaptionView(NamedTuple):
     letter: str
     text: str
     kind: str  # original, positive or negative; of several images "true of image 1"
     is_true: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A score as the heat map shows it."""
-
-    text: str
-    shade: int
-    is_true: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A run's scores of a case: a line per caption, a cell per image."""
-
-    run: Listed
-    outcome: str
-    lines: list[list[HeatCell]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +119,9 @@ class CaseView:
 
 def case_view(run: Listed, index: Index, row: int) -> CaseView:
     """A case for the list; of a large one the beginning."""
-    start = head(index.part.cases, row)
-    lines = cells_of(index, row)[:_FEW] if not is_large(index, row) else []
-    images, captions = counts(index, row)
+    start = _head(index.part.cases, row)
+    lines = [] if index.is_large(row) else cells_of(index, row)[:_FEW]
+    images, captions = index.shape(row)
     return CaseView(
         row,
         index.part.cases.ids[row],
@@ -104,17 +135,7 @@ def case_view(run: Listed, index: Index, row: int) -> CaseView:
     )
 
 
-def counts(index: Index, row: int) -> tuple[int, int]:
-    """How many images and captions a case has."""
-    frame = index.part.cases.frame
-    return len(frame["images"][row]), len(frame["captions"][row])
-
-
-def is_large(index: Index, row: int) -> bool:
-    return is_gallery(*counts(index, row))
-
-
-def head(cases: Cases, row: int) -> Case:
+def _head(cases: Cases, row: int) -> Case:
     """The case, or its first few images and captions."""
     values = cases.frame[row]
     k, m = len(values["images"][0]), len(values["captions"][0])
@@ -137,7 +158,7 @@ def image_views(run: Listed, index: Index, row: int, case: Case) -> list[ImageVi
 
 
 def image_view(run: Listed, index: Index, row: int, number: int, image: ImageRef) -> ImageView:
-    """An image by its number from 0. Its address names the case, never the path."""
+    """An image by its number from 0."""
     place = f"/browse/picture/{run.key}/{row}/{number}"
     return ImageView(
         number + 1,
@@ -149,22 +170,16 @@ def image_view(run: Listed, index: Index, row: int, number: int, image: ImageRef
 
 
 def caption_views(case: Case) -> list[CaptionView]:
-    found = []
-    seen = False
+    views: list[CaptionView] = []
     for number, caption in enumerate(case.captions):
-        true_of = [i + 1 for i, line in enumerate(case.truth) if line[number]]
-        kind = _kind(true_of, len(case.images), seen)
-        seen = seen or bool(true_of)
-        found.append(CaptionView(letter(number), spoken(caption), kind, bool(true_of)))
-    return found
-
-
-def _kind(true_of: list[int], images: int, seen: bool) -> str:
-    if not true_of:
-        return "negative"
-    if images == 1:
-        return "positive" if seen else "original"
-    return "true of " + " and ".join(map(str, true_of))
+        true = [str(i + 1) for i, line in enumerate(case.truth) if line[number]]
+        kind = "negative"
+        if true and len(case.images) > 1:
+            kind = f"true of {' and '.join(true)}"
+        elif true:
+            kind = "positive" if any(view.is_true for view in views) else "original"
+        views.append(CaptionView(letter(number), spoken(caption), kind, bool(true)))
+    return views
 
 
 def spoken(caption: str) -> str:
@@ -178,55 +193,7 @@ def letter(number: int) -> str:
     return chr(ord("A") + place) + (str(turn + 1) if turn else "")
 
 
-def cells_of(index: Index, row: int) -> list[list[HeatCell]]:
-    """The scores of a case, a line per caption and a cell per image, as every page shows them.
-
-    They are coloured between the lowest and the highest score of the case.
-    """
-    k, m = counts(index, row)
-    scores = index.scores(row).reshape(k, m)
-    truth = np.zeros(k * m, dtype=bool)
-    truth[index.part.cases.frame["truth"][row].to_numpy()] = True
-    shades = shades_of(scores)
-    digits = digits_for(scores)
-    return [
-        [
-            HeatCell(written(scores[i, j], digits), int(shades[i, j]), bool(truth[i * m + j]))
-            for i in range(k)
-        ]
-        for j in range(m)
-    ]
-
-
-def shades_of(scores: np.ndarray) -> np.ndarray:
-    low, high = float(scores.min()), float(scores.max())
-    if high == low:
-        return np.full(scores.shape, SHADES // 2)
-    return np.round((scores - low) / (high - low) * SHADES).astype(int)
-
-
-def digits_for(scores: np.ndarray) -> int:
-    """Enough digits to tell the scores of one case apart, but not endlessly many."""
-    found = np.unique(scores.astype(np.float64))
-    if (found == found.round()).all():
-        return 0
-    for digits in (2, 3, 4, 5):
-        if len(np.unique(found.round(digits))) == len(found):
-            return digits
-    return 6
-
-
-def written(score: float, digits: int) -> str:
-    """A score with a true minus sign."""
-    return f"{score:.{digits}f}".replace("-", "−")
-
-
-def matrix(run: Listed, index: Index, row: int) -> Matrix:
-    return Matrix(run, str(index.outcomes[row]), cells_of(index, row))
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """One image of a gallery: the captions that a model likes best, and its true ones."""
 
     number: int
@@ -237,7 +204,7 @@ class Query:
 
 def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
     """An image of a gallery, by its number from 0."""
-    images, captions = counts(index, row)
+    images, captions = index.shape(row)
     scores = index.scores(row).reshape(images, captions)[number]
     values = index.part.cases.frame[row]
     cells = values["truth"][0].to_numpy()
@@ -246,25 +213,19 @@ def gallery_query(run: Listed, index: Index, row: int, number: int) -> Query:
     places = np.empty(captions, dtype=np.int64)
     places[order] = np.arange(captions)
     shown = sorted({*order[:_BEST].tolist(), *true.tolist()}, key=lambda c: int(places[c]))
-    shades, digits = shades_of(scores), digits_for(scores[shown])
-    texts, owned = values["captions"][0], set(true.tolist())
-    return Query(
-        number,
-        images,
-        image_view(run, index, row, number, ImageRef(values["images"][0][number]["path"])),
-        [
-            (
-                int(places[c]) + 1,
-                spoken(texts[c]),
-                HeatCell(written(scores[c], digits), int(shades[c]), c in owned),
-            )
-            for c in shown
-        ],
-    )
+    scored = heat(scores[shown], np.isin(shown, true), shades_of(scores)[shown])
+    texts = values["captions"][0]
+    answers = [
+        (int(places[c]) + 1, spoken(texts[c]), cell) for c, cell in zip(shown, scored, strict=True)
+    ]
+    reference = ImageRef(values["images"][0][number]["path"])
+    return Query(number, images, image_view(run, index, row, number, reference), answers)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedNumber:
+# --- numbers -------------------------------------------------------------------------------------
+
+
+class LinkedNumber(NamedTuple):
     """A value with its interval, in per cent, and where its cases are."""
 
     value: str
@@ -294,7 +255,6 @@ class NumbersTable:
     lines: list[RunLine]
     chance: dict[str, str]
     ties: bool  # whether some number depends on them
-
     parts: bool  # whether some run is not over the whole benchmark
 
     @property
@@ -307,27 +267,24 @@ def numbers_table(library: Library, benchmark: str) -> NumbersTable:
     """Every run's main numbers; a run that cannot be read says why."""
     lines: list[RunLine] = []
     found: list[Row] = []
-    sizes: set[str] = set()
+    parts = False
     for run in library.having(benchmark):
         try:
             rows = [row for row in library.numbers(run, benchmark) if METRICS[row.metric].main]
         except StudioError as error:
             address = url("/browse", run=run.key, benchmark=benchmark)
-            cases = f"{run.cases(benchmark):,}"
-            lines.append(RunLine(run, address, cases, {}, failure=str(error)))
+            lines.append(RunLine(run, address, f"{run.cases(benchmark):,}", {}, "", str(error)))
             continue
         size = part_size(library.index(run, benchmark).part, run.manifest.get("options", {}))
-        sizes |= {size} - {""}
+        parts |= bool(size)
         found += rows
-        parts = dict.fromkeys(row.group for row in rows)
-        lines += [
-            _line(run, part, [row for row in rows if row.group == part], size) for part in parts
-        ]
+        for group in dict.fromkeys(row.group for row in rows):
+            lines.append(_line(run, group, [row for row in rows if row.group == group], size))
     names = {row.metric for row in found}
     headings = {name: heading(name) for name in METRICS if name in names}
-    chance = {r.metric: f"{100 * r.chance:.1f}" for r in found if r.chance and r.group == ALL}
+    chance = {r.metric: percent(r.chance) for r in found if r.chance and r.group == ALL}
     ties = any(map(depends_on_ties, found))
-    return NumbersTable(benchmark, headings, lines, chance, ties, bool(sizes))
+    return NumbersTable(benchmark, headings, lines, chance, ties, parts)
 
 
 def _line(run: Listed, part: str, rows: list[Row], size: str) -> RunLine:
