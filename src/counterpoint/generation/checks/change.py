@@ -50,20 +50,6 @@ class Claim(NamedTuple):
     seen: Collection[Part] = ()
 
 
-class Exchange(NamedTuple):
-    """`caption = before first between second after`, `text = before second between first after`.
-
-    All are ranges of the caption's words; `between` may be empty.
-    """
-
-    before: tuple[str, ...]
-    first: tuple[str, ...]
-    between: tuple[str, ...]
-    second: tuple[str, ...]
-    after: tuple[str, ...]
-    marks: tuple[str, ...]  # the caption's gaps
-
-
 class TextChange:
     """The difference of two texts: the words between what they share at both ends."""
 
@@ -74,6 +60,11 @@ class TextChange:
         self.start, self.tail = shared_ends(old, new)
         self.removed = old[self.start : len(old) - self.tail]
         self.inserted = new[self.start : len(new) - self.tail]
+
+    @property
+    def size(self) -> int:
+        """The number of changed words, on the longer side."""
+        return max(len(self.removed), len(self.inserted))
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -101,34 +92,6 @@ class TextChange:
     def gained(self) -> Counter[str]:
         """Words that the text has and the caption has not, or less often."""
         return Counter(self.inserted) - Counter(self.removed)
-
-    @cached_property
-    def exchange(self) -> Exchange | None:
-        """The two ranges of words that were exchanged, if nothing else changed."""
-        if not self.same_bag:
-            return None
-        return find_exchange(self.before, self.removed, self.inserted, self.after, self.old.gaps)
-
-
-def find_exchange(
-    before: tuple[str, ...],
-    old: tuple[str, ...],
-    new: tuple[str, ...],
-    after: tuple[str, ...],
-    marks: tuple[str, ...],
-) -> Exchange | None:
-    """The shortest ranges at both ends of `old` whose exchange makes `new`."""
-    size = len(old)
-    for last in range(1, size):
-        if new[:last] != old[size - last :]:
-            continue
-        for first in range(1, size - last + 1):
-            if old[:first] == new[size - first :] and (
-                old[first : size - last] == new[last : size - first]
-            ):
-                between = old[first : size - last]
-                return Exchange(before, old[:first], between, old[size - last :], after, marks)
-    return None
 
 
 def distance(old: Sequence[str], new: Sequence[str], limit: int) -> int:
@@ -179,33 +142,29 @@ def _reordered(change: TextChange) -> str:
 
 
 def _replaced(change: TextChange) -> str:
-    if max(len(change.removed), len(change.inserted)) > SLOT:
+    if change.size > SLOT:
         return "slot too long"
     if change.same_bag:
         return "words moved"
     # "to the left of" -> "on the right of" is one slot; "cat on mat" -> "dog on rug" is two.
     inner_old, inner_new = change.removed[1:-1], change.inserted[1:-1]
-    shared = {word for word in inner_old if word in inner_new}
-    return "two slots" if shared - {"the"} else ""
+    return "two slots" if {*inner_old} & {*inner_new} - {"the"} else ""
 
 
 def _added(change: TextChange) -> str:
     if not is_within(change.removed, change.inserted):
         return "words lost"
-    new = sum(count for word, count in change.gained.items() if word not in WORDS.negation_frame)
     if not change.gained:
         return "nothing added"
+    new = sum(count for word, count in change.gained.items() if word not in WORDS.negation_frame)
     return "addition too long" if new > ADDED else ""
 
 
 def _negated(change: TextChange) -> str:
-    old, new = _split(change.removed), _split(change.inserted)
-    if sum(w in WORDS.negations for w in old) == sum(w in WORDS.negations for w in new):
+    sides = _split(change.removed), _split(change.inserted)
+    if len({sum(word in WORDS.negations for word in side) for side in sides}) == 1:
         return "no negation"
-    old, new = (
-        [w for w in old if w not in WORDS.negation_frame],
-        [w for w in new if w not in WORDS.negation_frame],
-    )
+    old, new = ([w for w in side if w not in WORDS.negation_frame] for side in sides)
     same = len(old) == len(new) and all(
         lemmas(a) & lemmas(b) for a, b in zip(old, new, strict=True)
     )
@@ -223,7 +182,7 @@ def _split(words: Part) -> list[str]:
 
 def _paraphrased(change: TextChange) -> str:
     limit = int(REWORDED * max(len(change.old.words), len(change.new.words)))
-    if max(len(change.removed), len(change.inserted)) > _LONGEST:
+    if change.size > _LONGEST:
         return "too much reworded"
     edited = distance(change.removed, change.inserted, limit)
     if edited <= limit:
@@ -267,7 +226,7 @@ def uniform(text: str) -> str:
         return ""
     if _shouts(text):
         text = text.lower()
-    return _with_capital(text) + "."
+    return _recased(text, str.upper) + "."
 
 
 def like(caption: str, text: str) -> str:
@@ -280,9 +239,9 @@ def like(caption: str, text: str) -> str:
     if _shouts(caption) != _shouts(body):
         body = body.upper() if _shouts(caption) else body.lower()
     if _starts_high(caption):
-        body = _with_capital(body)
+        body = _recased(body, str.upper)
     elif _starts_high(body) and not _is_name(body):
-        body = _without_capital(body)
+        body = _recased(body, str.lower)
     final, own = _END.search(caption), _END.search(body)
     assert final is not None and own is not None  # both may be empty and still match
     lead = caption[: len(caption) - len(caption.lstrip())]
@@ -367,14 +326,10 @@ def _is_name(text: str) -> bool:
     return letters == "I" or any(c.isupper() for c in letters[1:])
 
 
-def _with_capital(text: str) -> str:
+def _recased(text: str, case: Callable[[str], str]) -> str:
+    """With another case of the first letter."""
     place = _first_letter(text)
-    return text[:place] + text[place : place + 1].upper() + text[place + 1 :]
-
-
-def _without_capital(text: str) -> str:
-    place = _first_letter(text)
-    return text[:place] + text[place : place + 1].lower() + text[place + 1 :]
+    return text[:place] + case(text[place : place + 1]) + text[place + 1 :]
 
 
 def _shouts(text: str) -> bool:

@@ -102,9 +102,9 @@ def meaning(change: TextChange, claim: Claim) -> str:
     """Why a negative may be true of the image, or a positive false; empty if nothing says so."""
     if claim.kind == "positive":
         return disguised_negative(change)
-    fault = ""
     if claim.others and normal(change.text) in claim.others:
         return "another caption"
+    fault = ""
     if claim.type == "negate" or negations(change.new.words) != negations(change.old.words):
         fault = _denial(change)
     elif claim.type == "add":
@@ -116,7 +116,7 @@ def meaning(change: TextChange, claim: Claim) -> str:
             fault = "" if bad else same.reason
         elif converse_exchange(change):
             fault = "symmetric"
-    elif max(len(change.removed), len(change.inserted)) <= _WHOLE:
+    elif change.size <= _WHOLE:
         if converse_exchange(change):
             fault = "converse"
         elif voice := passive(change):
@@ -135,9 +135,7 @@ def disguised_negative(change: TextChange) -> str:
         return "" if _denies_opposite(change) else "negation"
     if numbers(old) != numbers(new):
         return "number"
-    if _reframed(change):
-        return ""
-    if max(len(change.removed), len(change.inserted)) > _WHOLE:
+    if _reframed(change) or change.size > _WHOLE:
         return ""
     voice = passive(change)
     if voice:
@@ -156,8 +154,10 @@ def disguised_negative(change: TextChange) -> str:
 
 def _reframed(change: TextChange) -> bool:
     """ "a man riding", "a man who is riding", "a man rides": the same clause in another form."""
-    removed = [word for word in change.removed if word not in WORDS.empty_words]
-    inserted = [word for word in change.inserted if word not in WORDS.empty_words]
+    removed, inserted = (
+        [word for word in side if word not in WORDS.empty_words]
+        for side in (change.removed, change.inserted)
+    )
     if not removed and not inserted:
         return True
     if len(removed) != 1 or len(inserted) != 1:
@@ -173,21 +173,17 @@ def _contradiction(change: TextChange) -> str:
         return "attribute moved"
     lost, gained = _content(change.lost), _content(change.gained)
     exclude = lexicon.exclude
-    pairs = product(map(_forms, lost), map(_forms, gained))
+    pairs = product(map(forms, lost), map(forms, gained))
     if any(exclude(a, b) for old, new in pairs for a, b in product(old, new)):
         return "excluded"
     if len(lost) == len(gained) == 1 and role(lost[0]) == role(gained[0]):
         # "walking in snow" and "chewing snow": one word of content for one.
-        return "other word" if unrelated(_forms(lost[0]), _forms(gained[0])) else ""
+        return "other word" if unrelated(forms(lost[0]), forms(gained[0])) else ""
     return ""
 
 
 def _content(words: Iterable[str]) -> list[str]:
     return [word for word in words if role(word) in _CONTENT]
-
-
-def _forms(word: str) -> tuple[str, ...]:
-    return forms((word,))
 
 
 def _sides(words: tuple[str, ...]) -> list[str]:
@@ -206,7 +202,7 @@ def _denies_opposite(change: TextChange) -> bool:
     lost, gained = _content(change.lost), _content(change.gained)
     if len(lost) != 1 or len(gained) != 1 or ("not", gained[0]) not in pairwise(new):
         return False
-    return any(lexicon.exclude(a, b) for a, b in product(_forms(lost[0]), _forms(gained[0])))
+    return any(lexicon.exclude(a, b) for a, b in product(forms(lost[0]), forms(gained[0])))
 
 
 def _denial(change: TextChange) -> str:
@@ -214,11 +210,8 @@ def _denial(change: TextChange) -> str:
         return "denies the opposite"
     if negations(change.old.words) and negations(change.new.words) > negations(change.old.words):
         return "double negation"
-    new = change.new.words
-    kept = any(
-        word == "not" and following in ("only", "just", "merely")
-        for word, following in pairwise(new)
-    )
+    pairs = set(pairwise(change.new.words))
+    kept = not pairs.isdisjoint(product(("not",), ("only", "just", "merely")))
     return "denies nothing" if kept else ""
 
 

@@ -14,31 +14,63 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from counterpoint.generation.checks.change import Part
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import forms, genera, lemmas, role
 
-Part = tuple[str, ...]
-
 _PHRASE: Final = frozenset({"determiner", "number", "adjective", "noun"})
 
 
-class Context(NamedTuple):
-    """`left first middle second right`; `marks` are the gaps of the whole caption."""
+class Exchange(NamedTuple):
+    """`caption = before first between second after`, `text = before second between first after`.
 
-    left: Part
+    All are ranges of the caption's words; `between` may be empty. `marks` are the caption's gaps.
+    """
+
+    before: Part
     first: Part
-    middle: Part
+    between: Part
     second: Part
-    right: Part
+    after: Part
     marks: Part
 
-    def left_gap(self) -> str:
-        """What stands before the first part and its determiner."""
-        return self.marks[len(bare_end(self.left))]
+    @property
+    def bare_before(self) -> Part:
+        return bare_end(self.before)
 
-    def right_gap(self) -> str:
-        return self.marks[len(self.marks) - 1 - len(self.right)].strip()
+    @property
+    def joint(self) -> Part:
+        """What joins the two, without the determiners of the second."""
+        return bare_end(self.between)
+
+    @property
+    def starts_with_mark(self) -> bool:
+        """Whether a mark stands before the first part and its determiner."""
+        return is_mark(self.marks[len(self.bare_before)])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing follows the second part, or a mark does."""
+        return not self.after or bool(self.marks[-1 - len(self.after)].strip())
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the second part has an article or a number of its own."""
+        return len(bare_start(self.second)) < len(self.second) or self.between != self.joint
+
+
+def find_exchange(before: Part, old: Part, new: Part, after: Part, marks: Part) -> Exchange | None:
+    """The shortest ranges at both ends of `old` whose exchange makes `new`."""
+    size = len(old)
+    for last in range(1, size):
+        if new[:last] != old[size - last :]:
+            continue
+        for first in range(1, size - last + 1):
+            between = old[first : size - last]
+            if old[:first] == new[size - first :] and between == new[last : size - first]:
+                return Exchange(before, old[:first], between, old[size - last :], after, marks)
+    return None
 
 
 def bare_end(words: Part) -> Part:
@@ -59,20 +91,21 @@ def is_mark(gap: str) -> bool:
     return gap != " " and any(mark in gap for mark in ",&/+;")
 
 
-def stand_alone(context: Context) -> bool:
+def stand_alone(change: Exchange) -> bool:
     """Whether the exchange of two conjuncts is sure to change nothing but their order."""
-    parts = context.first + context.second
-    if not WORDS.coordinators.isdisjoint(parts) or _one_of_more(context):
+    parts = change.first, change.second
+    words = change.first + change.second
+    if not WORDS.coordinators.isdisjoint(words) or _one_of_more(change):
         return False
-    if is_verbal(context.first) or is_verbal(context.second):
-        return is_verbal(context.first) and is_verbal(context.second) and _actions(context)
-    if two_adjectives(context):
-        return _adjectives(context)
-    if not (is_phrase(context.first) and is_phrase(context.second)):
-        return _clauses(context)
-    if not WORDS.referring.isdisjoint(context.first + context.second):
+    if any(map(is_verbal, parts)):
+        return all(map(is_verbal, parts)) and _actions(change)
+    if two_adjectives(change):
+        return _adjectives(change)
+    if not all(map(is_phrase, parts)):
+        return _clauses(change)
+    if not WORDS.referring.isdisjoint(words):
         return False
-    return _keep_their_words(context) and _starts(context) and _ends(context)
+    return _keep_their_words(change) and _starts(change) and _ends(change)
 
 
 def same_form(items: list[Part]) -> bool:
@@ -96,11 +129,11 @@ def is_verbal(part: Part) -> bool:
     return role(part[0]) == "verb"
 
 
-def two_adjectives(context: Context) -> bool:
+def two_adjectives(change: Exchange) -> bool:
     return (
-        len(context.first) == len(context.second) == 1
-        and context.middle == bare_end(context.middle)
-        and role(context.first[0]) == role(context.second[0]) == "adjective"
+        len(change.first) == len(change.second) == 1
+        and change.between == change.joint
+        and role(change.first[0]) == role(change.second[0]) == "adjective"
     )
 
 
@@ -109,24 +142,23 @@ def lively(part: Part) -> bool | None:
     """Whether a phrase is about a person or animal; None if that is not known."""
     if not _is_listed(part[-1:]):
         return None
-    readings = forms(part[-1:])
+    readings = forms(*part[-1:])
     return not {"person", "animal"}.isdisjoint({*readings, *genera(readings)})
 
 
-def _one_of_more(context: Context) -> bool:
+def _one_of_more(change: Exchange) -> bool:
     """Whether another "and" stands beside them: "black and [white toilet] and [a floor]"."""
-    before = bool(context.left) and context.left[-1] in WORDS.coordinators
-    after = (
-        bool(context.right) and context.right[0] in WORDS.coordinators and not context.right_gap()
-    )
-    listing = WORDS.coordinators.isdisjoint(context.middle)  # "[a sink], [a tub] and a toilet"
-    return before or (after and not listing)
+    if not WORDS.coordinators.isdisjoint(change.before[-1:]):
+        return True
+    joined = not change.is_closed and change.after[0] in WORDS.coordinators
+    # not "[a sink], [a tub] and a toilet"
+    return joined and not WORDS.coordinators.isdisjoint(change.between)
 
 
-def _actions(context: Context) -> bool:
+def _actions(change: Exchange) -> bool:
     """ "wearing glasses and holding a bottle", to the end: one verb each, of the same subject."""
-    first, second = context.first, context.second
-    if not _closed(context) or not WORDS.referring.isdisjoint(second):
+    first, second = change.first, change.second
+    if not change.is_closed or not WORDS.referring.isdisjoint(second):
         return False
     if any(role(word) in ("verb", "auxiliary") for word in first[1:] + second[1:]):
         return False
@@ -134,23 +166,23 @@ def _actions(context: Context) -> bool:
     return len(first) > 1 and role(first[-1]) not in ("preposition", "determiner")
 
 
-def _adjectives(context: Context) -> bool:
+def _adjectives(change: Exchange) -> bool:
     """ "a blue and white clock", not "a dark blue and white clock"."""
-    if context.left and not is_mark(context.left_gap()):
-        before = context.left[-1]
-        if role(before) in ("adjective", "adverb", "noun"):
-            return False
-    return _closed(context) or role(context.right[0]) in ("noun", "adjective", "verb")
+    before = role(change.before[-1]) if change.before else ""
+    if before in ("adjective", "adverb", "noun") and not change.starts_with_mark:
+        return False
+    return change.is_closed or role(change.after[0]) in ("noun", "adjective", "verb")
 
 
-def _keep_their_words(context: Context) -> bool:
+def _keep_their_words(change: Exchange) -> bool:
     """Whether no article, number, modifier or last noun may be said of both."""
-    first, second = bare_start(context.first), bare_start(context.second)
-    if len(second) < len(context.second) or context.middle != bare_end(context.middle):
+    first, second = bare_start(change.first), bare_start(change.second)
+    if len(second) < len(change.second) or change.between != change.joint:
         return True  # "a white toilet and a sink"
-    own = context.first[: len(context.first) - len(first)]
-    before = own or context.left[len(bare_end(context.left)) :] or _numbers_at_end(context.left)
-    if any(role(word) == "number" for word in before) or (len(first) > 1) != (len(second) > 1):
+    own = change.first[: len(change.first) - len(first)]
+    before = own or change.before[len(change.bare_before) :]
+    numbered = any(role(word) == "number" for word in before or change.before[-1:])
+    if numbered or (len(first) > 1) != (len(second) > 1):
         return False  # "two dogs and cats", "a white toilet and sink", "street and traffic lights"
     if len(second) > 1 and (_is_compound(second) or _is_compound(first) > _is_plural(first[-1])):
         return False  # "a tan toilet and sink combination", "a chain link and electric fence"
@@ -159,89 +191,63 @@ def _keep_their_words(context: Context) -> bool:
     return not ("a" in before and _is_plural(second[-1]))
 
 
-def _is_started(context: Context) -> bool:
-    """Whether the second phrase has an article or a number of its own."""
-    return len(bare_start(context.second)) < len(context.second) or (
-        context.middle != bare_end(context.middle)
-    )
-
-
-def _starts(context: Context) -> bool:
+def _starts(change: Exchange) -> bool:
     """Whether the first phrase is the start of what is joined."""
-    left, bare = context.left, bare_end(context.left)
-    if not bare or is_mark(context.left_gap()):
+    left, bare = change.before, change.bare_before
+    if not bare or change.starts_with_mark:
         return True
-    if {lively(context.first), lively(context.second)} == {True, False}:
+    if {lively(change.first), lively(change.second)} == {True, False}:
         return False  # "a woman with a bag and a dog": the dog may be no part of what she has
-    gap = context.marks[len(left) + len(context.first)]
-    if is_mark(gap) and context.middle[:1] == ("and",):
+    gap = change.marks[len(left) + len(change.first)]
+    if is_mark(gap) and change.between[:1] == ("and",):
         return False  # "a bed with a quilt, and a border": the comma may close the bed
     word = bare[-1]
-    started = left != bare or len(bare_start(context.first)) < len(context.first)
+    started = left != bare or len(bare_start(change.first)) < len(change.first)
     if word == "of":
-        whole = bare[-2:-1] and bare[-2] in WORDS.pictures
-        mixed = (
-            bare[-2:-1] and bare[-2] in WORDS.mixtures and not started and not _is_started(context)
-        )
-        return bool(whole or mixed)
+        mixed = not (started or change.is_started or WORDS.mixtures.isdisjoint(bare[-2:-1]))
+        return mixed or not WORDS.pictures.isdisjoint(bare[-2:-1])
     if word in WORDS.having:  # "a room has a table with chairs and a couch": who has the couch?
-        return WORDS.having.isdisjoint(bare[:-1]) and not any(
-            map(is_mark, context.marks[: len(bare)])
-        )
+        marked = any(map(is_mark, change.marks[: len(bare)]))
+        return WORDS.having.isdisjoint(bare[:-1]) and not marked
     if word in WORDS.frames:
         return True
     # "a man on a horse and a dog", "boats on water and trees": who is on what?
-    if role(word) not in ("verb", "preposition") or _is_started(context):
+    if role(word) not in ("verb", "preposition") or change.is_started:
         return False
-    return left != bare or (
-        role(word) == "verb" and not started and lively(context.second) is False
-    )
+    return left != bare or (role(word) == "verb" and not started and lively(change.second) is False)
 
 
-def _ends(context: Context) -> bool:
+def _ends(change: Exchange) -> bool:
     """Whether nothing follows the second phrase that is said of it, and not of the first."""
-    right = context.right
-    if _closed(context) or right[0] in WORDS.coordinators:
+    right = change.after
+    if change.is_closed or right[0] in WORDS.coordinators:
         return True
-    bare = bare_end(context.left)
+    bare = change.bare_before
     if bare:  # "a table with a cup and a plate on it"; not "with a lid and a sink behind it"
         there = len(right) == 2 and right[1] in ("it", "them") and bare[-1] in WORDS.having
-        around = right[0] in WORDS.prepositions and not _is_started(context)
+        around = right[0] in WORDS.prepositions and not change.is_started
         return there and (around or right[0] in ("on", "in"))
-    if right[0] in WORDS.plural_verbs or (
-        right[0] in WORDS.postures and lemmas(right[0]) == {right[0]}
-    ):
+    readings = lemmas(right[0])
+    if right[0] in WORDS.plural_verbs or (right[0] in WORDS.postures and readings == {right[0]}):
         # "a man and a woman are", "a dog and a cat sit"; not "a kitchen and the walls are white"
-        return _is_definite(context.left + context.first) == _is_definite(
-            context.middle + context.second
-        )
-    if (
-        lemmas(right[0]) & WORDS.postures
-        and role(right[0]) == "verb"
-        and not right[0].endswith("s")
-    ):
-        return lively(context.first) == lively(context.second)  # "a dog and a cat sitting"
-    return right[0] == "in" and is_phrase(right[1:] or right) and _is_place(right)
+        sides = change.before + change.first, change.between + change.second
+        return len({WORDS.definite.isdisjoint(words) for words in sides}) == 1
+    if readings & WORDS.postures and role(right[0]) == "verb" and not right[0].endswith("s"):
+        return lively(change.first) == lively(change.second)  # "a dog and a cat sitting"
+    of_place = not {"place", "room"}.isdisjoint(genera(forms(*right[-1:])))
+    return right[0] == "in" and is_phrase(right[1:] or right) and of_place
 
 
-def _clauses(context: Context) -> bool:
+def _clauses(change: Exchange) -> bool:
     """ "a dog on a bed and a cat on a chair": all of the caption, and each has what is its own."""
-    closed = not bare_end(context.left) and not context.right
-    started = context.first[0] in WORDS.determiners or bool(context.left)
-    other = context.second[0] in WORDS.determiners or context.middle != bare_end(context.middle)
+    closed = not change.bare_before and not change.after
+    started = change.first[0] in WORDS.determiners or bool(change.before)
+    other = change.second[0] in WORDS.determiners or change.between != change.joint
     own = all(
         any(role(word) in ("verb", "preposition") for word in part)
-        for part in (context.first, context.second)
+        for part in (change.first, change.second)
     )
-    return closed and started and other and own and WORDS.referring.isdisjoint(context.second)
-
-
-def _closed(context: Context) -> bool:
-    return not context.right or bool(context.right_gap())
-
-
-def _numbers_at_end(words: Part) -> Part:
-    return words[-1:] if words and role(words[-1]) == "number" else ()
+    return closed and started and other and own and WORDS.referring.isdisjoint(change.second)
 
 
 def _is_compound(phrase: Part) -> bool:
@@ -249,18 +255,10 @@ def _is_compound(phrase: Part) -> bool:
     return role(phrase[-2]) == "noun" and not _is_listed(phrase[-2:])
 
 
-def _is_definite(words: Part) -> bool:
-    return not WORDS.definite.isdisjoint(words)
-
-
 def _is_listed(words: Part) -> bool:
     """Whether the lexicon has this as a noun: "square", "bow tie"."""
-    return any(lexicon.meanings(form, "NOUN") for form in forms(words))
+    return any(lexicon.meanings(form, "NOUN") for form in forms(*words))
 
 
 def _is_plural(word: str) -> bool:
     return word.endswith("s") and any(lemma != word for lemma in lemmas(word))
-
-
-def _is_place(words: Part) -> bool:
-    return not {"place", "room"}.isdisjoint(genera(forms(words[-1:])))

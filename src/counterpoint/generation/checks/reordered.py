@@ -18,12 +18,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from counterpoint.cases import shared_ends
-from counterpoint.generation.checks.change import Exchange, TextChange, find_exchange
+from counterpoint.generation.checks.change import Part, TextChange
 from counterpoint.generation.checks.conjuncts import (
-    Context,
-    Part,
-    bare_end,
+    Exchange,
     bare_start,
+    find_exchange,
     is_mark,
     is_verbal,
     lively,
@@ -47,64 +46,60 @@ CONJUNCTS: Final = Same("conjuncts", True)
 PERHAPS_CONJUNCTS: Final = Same("perhaps conjuncts", False)
 
 
-def _may_start(context: Context) -> bool:
+def _may_start(change: Exchange) -> bool:
     """May the first part be a whole conjunct at its left end?"""
-    if is_verbal(context.first) and is_verbal(context.second):
+    if is_verbal(change.first) and is_verbal(change.second):
         return True  # "a man wearing glasses and holding a bottle"
-    left, bare = context.left, bare_end(context.left)
-    if not bare or is_mark(context.marks[len(left)]):
+    left, bare = change.before, change.bare_before
+    if not bare or is_mark(change.marks[len(left)]):
         return True
-    if left != bare and two_adjectives(context):
+    if left != bare and two_adjectives(change):
         return True  # "a bed with some pillows a blue and white quilt"
     kind = "verb" if bare[-1] in WORDS.frames else role(bare[-1])
     if kind in ("noun", "adjective", "number"):
         # "a black dog and a cat": black moves. "a black dog and cat": perhaps both were black.
-        return context.middle == bare_end(context.middle) and left == bare
-    mixed = {lively(context.first), lively(context.second)} == {True, False}
+        return change.between == change.joint and left == bare
+    mixed = {lively(change.first), lively(change.second)} == {True, False}
     # "a boy on a skateboard and a girl": the girl is no part of what the boy is on.
     return not mixed or bare[-1] in WORDS.frames - {"of"}
 
 
-def _may_end(context: Context) -> bool:
+def _may_end(change: Exchange) -> bool:
     """May the second part be a whole conjunct at its right end, with nothing of its own behind?"""
-    if not context.right or context.right_gap():
+    if change.is_closed:
         return True
-    word = context.right[0]
+    word = change.after[0]
     kind = role(word)
-    if is_verbal(context.first) and is_verbal(context.second):
+    if is_verbal(change.first) and is_verbal(change.second):
         return kind not in ("determiner", "noun", "adjective", "number")
-    if two_adjectives(context):
+    if two_adjectives(change):
         return True  # "a blue and white stained glass clock"
-    if word in WORDS.prepositions or kind in (
-        "joint",
-        "auxiliary",
-        "adverb",
-        "side",
-        "pronoun",
-        "verb",
-    ):
+    if word in WORDS.prepositions or kind in _AFTER_PHRASE:
         return word != "of"
     # "a dog and cat bed"; "a man and a child hold hands", where "hold" looks like a noun
-    own = context.middle != bare_end(context.middle)
-    return not own and len(bare_start(context.first)) == len(bare_start(context.second)) == 1
+    own = change.between != change.joint
+    return not own and len(bare_start(change.first)) == len(bare_start(change.second)) == 1
 
 
-def judge_symmetric(context: Context) -> Same | None:
-    left = bare_end(context.left)
+_AFTER_PHRASE: Final = ("joint", "auxiliary", "adverb", "side", "pronoun", "verb")
+
+
+def judge_symmetric(change: Exchange) -> Same | None:
+    left = change.bare_before
     if left and left[-1] not in WORDS.frames:
         return None  # "holding a kitten next to a fence": what is held would change
-    if left[-1:] == ("of",) and left[-2:-1] and left[-2] not in WORDS.pictures:
+    if left[-1:] == ("of",) and not WORDS.pictures.issuperset(left[-2:-1]):
         return None  # "the side of a lake by a tree"
     sure = not left or left[-1] in ("is", "are", "of")
-    if not _both_may(context):
+    if not _both_may(change):
         return None
-    if role(context.first[0]) == "verb" or role(context.first[-1]) in ("preposition", "verb"):
+    if role(change.first[0]) == "verb" or role(change.first[-1]) in ("preposition", "verb"):
         return None
-    if context.right and not context.right_gap():
-        if not _may_be_of_both(context.right[0]):
+    if not change.is_closed:
+        if not _may_be_of_both(change.after[0]):
             return None
         sure = False
-    sure = sure and bool(symmetric(bare_end(context.middle)))
+    sure = sure and bool(symmetric(change.joint))
     return Same("symmetric" if sure else "perhaps symmetric", sure)
 
 
@@ -115,16 +110,16 @@ def _may_be_of_both(word: str) -> bool:
     return role(word) == "verb" and word.endswith("ing")
 
 
-def _both_may(context: Context) -> bool:
+def _both_may(change: Exchange) -> bool:
     """Whether each could do what the other does: a ball does not play with a girl."""
-    core = _relation(bare_end(context.middle))
-    alive = {lively(context.first), lively(context.second)}
+    core = _relation(change.joint)
+    alive = {lively(change.first), lively(change.second)}
     if symmetric(core):
         return True
     verb, rest = _verb(core)
     if verb and _is_symmetric(rest):
-        of_things = len(rest) == len(core) - 1 and bool(lemmas(verb) & WORDS.things_do)
-        return alive != {True, False} or of_things
+        of_things = len(rest) == len(core) - 1 and not WORDS.things_do.isdisjoint(lemmas(verb))
+        return of_things or alive != {True, False}
     return alive == {True}
 
 
@@ -139,7 +134,7 @@ def _relation(core: Part) -> Part:
 def symmetric(core: Part) -> bool | None:
     """Whether A and B may change sides: yes, perhaps (False), or no (None)."""
     core = _relation(core)
-    readings = forms(core)
+    readings = forms(*core)
     if any(lexicon.is_symmetric(form) for form in readings):
         return True
     # "hugging" is mutual as a rule; "standing next to" is but for who stands.
@@ -179,10 +174,10 @@ _ITEM: Final = 4  # words of an item in the middle of a list
 
 def reordered(change: TextChange) -> Same | None:
     """Why the same words in another order may say the same, but for a relation turned round."""
-    exchange = change.exchange
-    if exchange is None and not change.same_bag:
-        old, new = tuple(map(key, change.removed)), tuple(map(key, change.inserted))
-        exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
+    old, new = change.removed, change.inserted
+    if not change.same_bag:
+        old, new = tuple(map(key, old)), tuple(map(key, new))
+    exchange = find_exchange(change.before, old, new, change.after, change.old.gaps)
     if exchange is None:
         return same_list(change) or fronted(change)
     if _one_phrase(exchange):
@@ -191,42 +186,36 @@ def reordered(change: TextChange) -> Same | None:
         return Same("perhaps same phrase", False)
     if _fronted(exchange):
         return Same("same phrase", True)
-    for context, gaps in _contexts(exchange):
-        core = bare_end(context.middle)
-        same = None
-        if _joins_conjuncts(core, gaps, exchange.first):
-            if _may_start(context) and _may_end(context):
-                return CONJUNCTS if stand_alone(context) else PERHAPS_CONJUNCTS
-        elif core and not (core[0] in WORDS.coordinators or is_mark(gaps[0])):
-            same = judge_symmetric(context) if symmetric(core) is not None else None
+    for wider, gaps in _widened(exchange):
+        joint, same = wider.joint, None
+        if _joins_conjuncts(joint, gaps, exchange.first):
+            if _may_start(wider) and _may_end(wider):
+                return CONJUNCTS if stand_alone(wider) else PERHAPS_CONJUNCTS
+        elif joint and not (joint[0] in WORDS.coordinators or is_mark(gaps[0])):
+            same = judge_symmetric(wider) if symmetric(joint) is not None else None
         if same:
             return same
     return same_list(change) or fronted(change)
 
 
-def _contexts(change: Exchange) -> Iterator[tuple[Context, Part]]:
+def _widened(change: Exchange) -> Iterator[tuple[Exchange, Part]]:
     """Both parts with words that they share before and behind them, and the gaps between them.
 
     In "a small dog next to a big dog" `dog` is shared, in "two sinks next to two mirrors" `two`.
     """
-    before, between, after = change.before, change.between, change.after
+    before, between, after, marks = change.before, change.between, change.after, change.marks
     left = min(shared_ends(before[::-1], between[::-1])[0], _SHARED)
     right = min(shared_ends(between[: len(between) - left], after)[0], _SHARED)
     place = len(before) + len(change.first)
     for shared in range(right, -1, -1):
         for known in range(left, -1, -1):
-            start, end = before[len(before) - known :], after[:shared]
-            yield (
-                Context(
-                    before[: len(before) - known],
-                    start + change.first + end,
-                    between[shared : len(between) - known],
-                    start + change.second + end,
-                    after[shared:],
-                    change.marks,
-                ),
-                change.marks[place + shared : place + len(between) - known + 1],
+            rest, start = before[: len(before) - known], before[len(before) - known :]
+            first, second = (
+                start + part + after[:shared] for part in (change.first, change.second)
             )
+            inner = between[shared : len(between) - known]
+            gaps = marks[place + shared : place + len(between) - known + 1]
+            yield Exchange(rest, first, inner, second, after[shared:], marks), gaps
 
 
 def fronted(change: TextChange) -> Same | None:
@@ -278,10 +267,10 @@ def same_list(change: TextChange) -> Same | None:
         return None
     if len({role(item[-1]) for item in old}) > 1:
         return None  # "brown, leather seats and a red wall": brown and red are no items
-    context = Context(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
-    if not (_may_start(context) and _may_end(context)):
+    ends = Exchange(change.before, old[0], ("and",), old[-1], change.after, change.old.gaps)
+    if not (_may_start(ends) and _may_end(ends)):
         return None
-    return CONJUNCTS if same_form(old) and stand_alone(context) else PERHAPS_CONJUNCTS
+    return CONJUNCTS if same_form(old) and stand_alone(ends) else PERHAPS_CONJUNCTS
 
 
 def _items(words: Part, gaps: Part, start: int) -> list[Part]:
@@ -338,9 +327,8 @@ def _fronted(change: Exchange) -> bool:
 
 def _two_details(change: Exchange) -> bool:
     """Two details of one subject: "a girl in a red dress with a balloon"."""
-    closed = not change.after or bool(change.marks[-1 - len(change.after)].strip())
-    starts = {change.first[0], change.second[0]}
-    return closed and not change.between and bool(change.before) and starts <= WORDS.details
+    side_by_side = bool(change.before) and not change.between and change.is_closed
+    return side_by_side and {change.first[0], change.second[0]} <= WORDS.details
 
 
 def _joins_conjuncts(core: Part, gaps: Part, first: Part) -> bool:
@@ -359,8 +347,7 @@ def _is_list(core: Part, gaps: Part, first: Part) -> bool:
     """
     if role(first[-1]) == "adjective" and any(role(word) == "noun" for word in core):
         return False
-    ends_open = core[-1] in WORDS.coordinators or is_mark(gaps[len(core)])
-    if not ends_open:
+    if not (core[-1] in WORDS.coordinators or is_mark(gaps[len(core)])):
         return False
     size = 0
     for word, gap in zip(core, gaps, strict=False):

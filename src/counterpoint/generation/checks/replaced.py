@@ -6,12 +6,11 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import Final
 
-from counterpoint.generation.checks.change import TextChange
+from counterpoint.generation.checks.change import Part, TextChange
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import TABLES, WORDS, Meaning, keys_of
 from counterpoint.generation.language.words import forms, genera, lemmas, numbers, role, spelling
 
-Part = tuple[str, ...]
 _FORMS: Final = 24  # readings of a phrase that are looked up
 
 
@@ -58,7 +57,7 @@ def _word_by_word(old: Part, new: Part) -> str:
     found = []
     for a, b in zip(old, new, strict=True):
         if not lemmas(a) & lemmas(b):
-            found.append(_likeness(forms((a,)), forms((b,))))
+            found.append(_likeness(forms(a), forms(b)))
     if not all(found) or found.count("near") > 1:
         return ""
     return next((reason for reason in ("near", "kind") if reason in found), "synonym")
@@ -149,7 +148,7 @@ def bad_slot(change: TextChange) -> str:
     old, new = readings(change.removed, change), readings(change.inserted, change)
     if any(lexicon.exclude(a, b) for a, b in product(old, new)) and not any_same(old, new):
         return "excluded"
-    bare, other = forms(_bare(change.removed)), forms(_bare(change.inserted))
+    bare, other = forms(*_bare(change.removed)), forms(*_bare(change.inserted))
     if genera(other) & set(bare) and not genera(bare) & set(other):
         return "narrower"
     if _only_near(old, new):
@@ -176,7 +175,7 @@ def doubt(change: TextChange) -> str:
     if whole is not None:
         return whole
     pairs = product(change.lost, change.gained)  # a text reworded in several places
-    return next(filter(None, (_doubt(forms((a,)), forms((b,))) for a, b in pairs)), "")
+    return next(filter(None, (_doubt(forms(a), forms(b)) for a, b in pairs)), "")
 
 
 def _doubt(old: Part, new: Part) -> str | None:
@@ -187,7 +186,7 @@ def _doubt(old: Part, new: Part) -> str | None:
 
 def say_the_same(a: str, b: str) -> bool:
     """Whether two words are forms of one word, or of synonyms."""
-    return bool(lemmas(a) & lemmas(b)) or lexicon.share_meaning(forms((a,)), forms((b,)))
+    return bool(lemmas(a) & lemmas(b)) or lexicon.share_meaning(forms(a), forms(b))
 
 
 def any_same(old: Part, new: Part) -> bool:
@@ -210,16 +209,16 @@ def _readings(part: Part, before: Part, after: Part) -> Part:
         """Whether each word is in some relation of several words."""
         return not any(lemmas(word).isdisjoint(listed) for word in words)
 
-    found = dict.fromkeys((*forms(bare), *forms(part)))
+    found = dict.fromkeys((*forms(*bare), *forms(*part)))
     if len(bare) > 2 and bare[0] in WORDS.pieces and bare[1] == "of":
-        found |= dict.fromkeys(forms(bare[2:]))
+        found |= dict.fromkeys(forms(*bare[2:]))
     if in_relation(part):
         for left in range(len(before) + 1):
             for right in range(len(after) + 1):
                 start, end = before[len(before) - left :], after[:right]
                 phrase = start + part + end
                 if phrase != part and in_relation(start + end) and _is_relation(phrase):
-                    found |= dict.fromkeys(forms(phrase))
+                    found |= dict.fromkeys(forms(*phrase))
     return tuple(found)[:_FORMS]
 
 
@@ -233,7 +232,7 @@ def _relation_words() -> frozenset[str]:
 @lru_cache(maxsize=1 << 14)
 def _is_relation(phrase: Part) -> bool:
     return phrase[0] not in WORDS.determiners and any(
-        m.subtype == "rel" for form in forms(phrase) for m in lexicon.meanings(form)
+        m.subtype == "rel" for form in forms(*phrase) for m in lexicon.meanings(form)
     )
 
 

@@ -16,27 +16,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
-from counterpoint.generation.checks.change import TextChange
+from counterpoint.generation.checks.change import Part, TextChange
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import forms, lemmas, numbers, role
 
-Part = tuple[str, ...]
 _Place = tuple[int, int, str]
 _Stated = Sequence[tuple[Part, str, Part]]
 
 
-class Triple(NamedTuple):
-    """The nouns before and after a relation."""
-
-    first: str
-    relation: str
-    second: str
-
-
-@lru_cache(maxsize=1)
+@cache
 def _known() -> dict[str, list[Part]]:
     """The lexicon's relations by their first word, the longest first."""
     found: dict[str, list[Part]] = {}
@@ -65,13 +56,13 @@ def places(words: Part) -> tuple[_Place, ...]:
 
 
 @lru_cache(maxsize=4096)
-def triples(words: Part) -> tuple[Triple, ...]:
+def _relations_of_nouns(words: Part) -> _Stated:
     """Every relation between two nouns, in order."""
-    found = (
-        Triple(noun_before(words, start), relation, noun_after(words, end))
+    return [
+        ((first,), relation, (second,))
         for start, end, relation in places(words)
-    )
-    return tuple(triple for triple in found if triple.first and triple.second)
+        if (first := noun_before(words, start)) and (second := noun_after(words, end))
+    ]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -135,9 +126,9 @@ def moved_attribute(change: TextChange) -> bool:
 def turned(change: TextChange) -> str:
     """Whether a relation has changed its arguments, or become its converse, without the other."""
     old, new = change.old.words, change.new.words
-    nouns = [((t.first,), t.relation, (t.second,)) for t in triples(old)]
-    other_nouns = [((t.first,), t.relation, (t.second,)) for t in triples(new)]
-    return _turned(_stated(old), _stated(new)) or _turned(nouns, other_nouns)
+    return _turned(_stated(old), _stated(new)) or _turned(
+        _relations_of_nouns(old), _relations_of_nouns(new)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -188,11 +179,9 @@ def converse_exchange(change: TextChange) -> bool:
 def _frame(shared: Part) -> int:
     """How many words both start with that only introduce what is seen: "there is", "a photo of"."""
     found = 0
-    for place, word in enumerate(shared):
-        if word in ("is", "are") or (
-            word == "of" and place and shared[place - 1] in WORDS.pictures
-        ):
-            found = place + 1
+    for place, (before, word) in enumerate(pairwise(("", *shared)), 1):
+        if word in ("is", "are") or (word == "of" and before in WORDS.pictures):
+            found = place
     return found
 
 
@@ -218,9 +207,9 @@ def _turns_into(relation: str, other: str) -> bool:
     return bool(back) and lexicon.may_be_same(back, other)
 
 
-def _plain(words: Part) -> Part:
+def _plain(words: Part, links: Collection[str] = ("is", "are", "that", "which")) -> Part:
     """Without articles, and without the verb that links a noun to its relation."""
-    while words and words[-1] in ("is", "are", "that", "which"):
+    while words and words[-1] in links:
         words = words[:-1]
     return tuple(word for word in words if word not in WORDS.determiners)
 
@@ -238,12 +227,12 @@ def passive(change: TextChange) -> str:
     place = passively.index("by")
     if place < 2:
         return ""
-    patient = _plain(_unlinked(passively[: place - 1]))
+    patient = _plain(passively[: place - 1], WORDS.links)
     agent = _plain(passively[place + 1 :])
     verb = lemmas(passively[place - 1])
     for here, word in enumerate(actively):
         if here and not verb.isdisjoint(lemmas(word)):
-            subject, rest = _plain(_unlinked(actively[:here])), _plain(actively[here + 1 :])
+            subject, rest = _plain(actively[:here], WORDS.links), _plain(actively[here + 1 :])
             if (subject, rest) == (patient, agent):
                 return "turned"
             size, length = len(subject), len(patient)
@@ -252,12 +241,6 @@ def passive(change: TextChange) -> str:
             ):
                 return "same"
     return ""
-
-
-def _unlinked(words: Part) -> Part:
-    while words and words[-1] in WORDS.links:
-        words = words[:-1]
-    return words
 
 
 # --- what the other captions of an image say -----------------------------------------------------
@@ -408,5 +391,5 @@ def _same_relation(relation: str, other: str) -> bool:
 @lru_cache(maxsize=1 << 14)
 def _one_thing(noun: str, other: str) -> bool:
     """Whether two nouns may name the same thing."""
-    first, second = ([f for f in forms((n,)) if f not in _generic()] for n in (noun, other))
+    first, second = ([f for f in forms(n) if f not in _generic()] for n in (noun, other))
     return any(lexicon.may_be_same(a, b) for a in first for b in second)

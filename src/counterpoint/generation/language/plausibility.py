@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 import zipfile
 import zlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from io import BytesIO
-from itertools import product
 from math import log
 from pathlib import Path
 from typing import Final
@@ -57,66 +56,61 @@ def words_of(text: str) -> list[str]:
 Counts = Mapping[int, int]
 
 
-class _Level:
-    """Counts of sequences, and what their histories leave for sequences that were not seen."""
-
-    def __init__(self, found: Counts, histories: Counts) -> None:
-        self.counts, self.histories = found, histories
-        seen: Counter[int] = Counter()
-        for key, count in found.items():
-            seen[key >> _BITS] += count - _DISCOUNT  # type: ignore[assignment]
-        self.left = {
-            key: max(1 - min(part / histories[key], 1.0), 1e-3) for key, part in seen.items()
-        }
-
-    def probability(self, history: int, last: int, lower: float) -> float:
-        left = self.left.get(history)
-        if left is None:
-            return lower
-        count = self.counts.get(history << _BITS | last)
-        if count is None:
-            return left * lower
-        return (count - _DISCOUNT) / self.histories[history] + left * lower
-
-
 class _Chain:
-    """The n-grams of one chain of words."""
+    """The n-grams of one chain of words. What was not seen is as likely as its shorter n-gram."""
 
     def __init__(self, tables: Mapping[str, Counts], classes: Sequence[int], size: int) -> None:
         self._classes, self._known = classes, size
-        self._words, kinds = tables["words1"], tables["classes1"]
-        self._kinds, self._total = kinds, max(1, sum(kinds.values()))
-        self._levels = (
-            _Level(tables["classes2"], kinds),
-            _Level(tables["classes3"], tables["classes2"]),
-            _Level(tables["words2"], self._words),
-            _Level(tables["words3"], tables["words2"]),
-        )
+        self._words, self._kinds = tables["words1"], tables["classes1"]
+        self._total = max(1, sum(self._kinds.values()))
+        self._levels = []
+        for name, shorter in _BACK_OFF:
+            found, histories = tables[name], tables[shorter]
+            seen: dict[int, float] = defaultdict(float)
+            for key, count in found.items():
+                seen[key >> _BITS] += count - _DISCOUNT
+            left = {k: max(1 - min(part / histories[k], 1.0), 1e-3) for k, part in seen.items()}
+            self._levels.append((found, histories, left))
 
     def excess(self, first: int, second: int, word: int) -> float:
         """How much more likely a word is after two others than by itself."""
-        return self.term(first, second, word) - self._alone(word)
-
-    def _alone(self, word: int) -> float:
-        """Log-probability of a word by itself. Words never seen share that of a rare one."""
         kind = self._classes[word]
-        return log(max(self._kinds.get(kind, 0), 1) / self._total * self._share(word, kind))
-
-    def _share(self, word: int, kind: int) -> float:
-        """The probability of a word in its class."""
-        count = self._words.get(word, 0) if word < self._known else 0
-        return (count or 0.5) / max(self._kinds.get(kind, 0), count, 1)
+        alone = max(self._kinds.get(kind, 0), 1) / self._total * self._share(word, kind)
+        return self.term(first, second, word) - log(alone)
 
     def term(self, first: int, second: int, word: int) -> float:
         """Log-probability of a word after two others."""
         one, two, kind = self._classes[first], self._classes[second], self._classes[word]
         classes2, classes3, words2, words3 = self._levels
         found = max(self._kinds.get(kind, 0), 1) / self._total
-        found = classes2.probability(two, kind, found)
-        found = classes3.probability(one << _BITS | two, kind, found)
+        found = _probability(classes2, two, kind, found)
+        found = _probability(classes3, one << _BITS | two, kind, found)
         found *= self._share(word, kind)
-        found = words2.probability(second, word, found)
-        return log(words3.probability(first << _BITS | second, word, found))
+        found = _probability(words2, second, word, found)
+        return log(_probability(words3, first << _BITS | second, word, found))
+
+    def _share(self, word: int, kind: int) -> float:
+        """The probability of a word in its class. Words never seen share that of a rare one."""
+        count = self._words.get(word, 0) if word < self._known else 0
+        return (count or 0.5) / max(self._kinds.get(kind, 0), count, 1)
+
+
+_BACK_OFF: Final = (
+    *(("classes2", "classes1"), ("classes3", "classes2")),
+    *(("words2", "words1"), ("words3", "words2")),
+)
+
+
+def _probability(
+    level: tuple[Counts, Counts, Mapping[int, float]], history: int, last: int, lower: float
+) -> float:
+    """How likely a word or class is after its history, by counts or by what they leave."""
+    counts, histories, left = level
+    if history not in left:
+        return lower
+    lower *= left[history]
+    count = counts.get(history << _BITS | last)
+    return lower if count is None else (count - _DISCOUNT) / histories[history] + lower
 
 
 class _Numbers(dict[str, int]):
@@ -138,25 +132,38 @@ class _Numbers(dict[str, int]):
 
 
 class Plausibility:
-    """A fitted model. `version` changes with its counts."""
+    """A fitted model of the arrays of a file. `version` changes with its counts."""
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        classes: Sequence[str],
-        word_class: Sequence[int],
-        chains: Mapping[str, Mapping[str, Counts]],
-        version: str,
-    ) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], version: str) -> None:
+        """Raises ValueError, KeyError or IndexError if the arrays are not those of a model."""
+        if _read_lines(arrays["format"]) != [FORMAT]:
+            raise ValueError
+        words, classes = _read_lines(arrays["words"]), _read_lines(arrays["classes"])
+        word_class = arrays["word_class"]
+        if word_class.shape != (len(words),) or len(set(words)) != len(words):
+            raise ValueError
+        if any(array.dtype.kind != "u" for array in arrays.values()):
+            raise ValueError
+        if (word_class >= len(classes)).any():
+            raise ValueError
         self.version = version
         self._numbers = _Numbers(words, classes)
-        self._tables = {
-            name: [chains[name][f"words{size}"] for size in (1, 2, 3)] for name in CHAINS
-        }
-        kinds = [*word_class, *range(len(classes))]
-        surface, skeleton = (_Chain(chains[name], kinds, len(words)) for name in CHAINS)
-        self._surface = lru_cache(_CACHE)(surface.term)
-        self._skeleton = lru_cache(_CACHE)(skeleton.excess)
+        limits = {"words": len(words), "classes": len(classes)}
+        kinds = [*word_class.tolist(), *range(len(classes))]
+        self._tables, chains = {}, []
+        for chain in CHAINS:
+            tables = {
+                f"{what}{size}": _table(arrays, f"{chain}/{what}{size}", size, limit)
+                for what, limit in limits.items()
+                for size in (1, 2, 3)
+            }
+            for name, shorter in _BACK_OFF:
+                if any(key >> _BITS not in tables[shorter] for key in tables[name]):
+                    raise ValueError
+            self._tables[chain] = [tables[f"words{size}"] for size in (1, 2, 3)]
+            chains.append(_Chain(tables, kinds, len(words)))
+        self._surface = lru_cache(_CACHE)(chains[0].term)
+        self._skeleton = lru_cache(_CACHE)(chains[1].excess)
         self._kept = [is_kept(classes[kind]) for kind in kinds]
         self._read = lru_cache(1 << 10)(self._numbered)
         self._of_caption = lru_cache(1 << 10)(self.score)
@@ -164,8 +171,10 @@ class Plausibility:
     def score(self, text: str) -> float:
         """The log-likelihood of a text, in nats; higher is more plausible."""
         surface, skeleton = self._read(text)
-        skeleton_score = _sum(self._skeleton, skeleton, 2, len(skeleton))
-        return _sum(self._surface, surface, 2, len(surface)) + _SKELETON * skeleton_score
+        skeleton_score = sum(map(self._skeleton, skeleton, skeleton[1:], skeleton[2:]))
+        return sum(map(self._surface, surface, surface[1:], surface[2:])) + (
+            _SKELETON * skeleton_score
+        )
 
     def gain(self, caption: str, text: str) -> float:
         """How much more plausible a text is than its caption, in nats; mostly below 0.
@@ -213,19 +222,18 @@ Term = Callable[[int, int, int], float]  # what a word adds to a score after two
 _BORDERS: Final = 3  # in a chain
 
 
-def _sum(term: Term, chain: Sequence[int], begin: int, end: int) -> float:
-    """The terms of the words from `begin` to `end`."""
-    return sum(map(term, chain[begin - 2 : end], chain[begin - 1 : end], chain[begin:end]))
-
-
 def _changed(term: Term, old: Sequence[int], new: Sequence[int]) -> float:
     """The terms of `new` less those of `old`; those of n-grams in front of and after all changes
     are the same."""
     if old == new:
         return 0.0
-    begin, end = shared_ends(old, new)
-    more = min(0, 2 - end)  # two words after a change belong to n-grams with it
-    return _sum(term, new, begin, len(new) + more) - _sum(term, old, begin, len(old) + more)
+    begin, tail = shared_ends(old, new)
+    more = min(0, 2 - tail)  # two words after a change belong to n-grams with it
+    sums = []
+    for chain in (new, old):
+        part = chain[begin - 2 : len(chain) + more]
+        sums.append(sum(map(term, part, part[1:], part[2:])))
+    return sums[0] - sums[1]
 
 
 def is_kept(name: str) -> bool:
@@ -274,7 +282,7 @@ def load(path: Path) -> Plausibility:
     try:
         with np.load(BytesIO(content), allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
-        return _model(arrays, blake2b(content, digest_size=8).hexdigest())
+        return Plausibility(arrays, blake2b(content, digest_size=8).hexdigest())
     except (ValueError, KeyError, EOFError, OSError, IndexError, zipfile.BadZipFile, zlib.error):
         raise DataError(
             "E-FILE-MALFORMED",
@@ -282,45 +290,15 @@ def load(path: Path) -> Plausibility:
         ) from None
 
 
-def _model(arrays: Mapping[str, np.ndarray], version: str) -> Plausibility:
-    """Raises ValueError, KeyError or IndexError if the arrays are not those of a model."""
-    if _read_lines(arrays["format"]) != [FORMAT]:
-        raise ValueError
-    words, classes = _read_lines(arrays["words"]), _read_lines(arrays["classes"])
-    word_class = _integers(arrays["word_class"], 1, len(classes))
-    if word_class.shape != (len(words),) or len(set(words)) != len(words):
-        raise ValueError
-    limits = {"words": len(words), "classes": len(classes)}
-    chains = {
-        chain: {
-            f"{what}{size}": _table(arrays, f"{chain}/{what}{size}", size, limits[what])
-            for what in limits
-            for size in (1, 2, 3)
-        }
-        for chain in CHAINS
-    }
-    for tables in chains.values():
-        for what, size in product(limits, (2, 3)):
-            shorter = tables[f"{what}{size - 1}"]
-            if any(key >> _BITS not in shorter for key in tables[f"{what}{size}"]):
-                raise ValueError
-    return Plausibility(words, classes, word_class.tolist(), chains, version)
-
-
 def _read_lines(array: np.ndarray) -> list[str]:
-    return _integers(array, 1, 256).astype(np.uint8).tobytes().decode().split("\n")
-
-
-def _integers(array: np.ndarray, dimensions: int, limit: int) -> np.ndarray:
-    if array.ndim != dimensions or array.dtype.kind != "u" or (array >= limit).any():
-        raise ValueError
-    return array
+    return array.tobytes().decode().split("\n")
 
 
 def _table(arrays: Mapping[str, np.ndarray], name: str, size: int, limit: int) -> Counts:
-    rows = _integers(arrays[name], 2, limit).astype(np.int64)
-    counts = _integers(arrays[f"{name}/n"], 1, 1 << 31)
-    if rows.shape != (size, len(counts)) or (counts < LEAST).any():
+    rows, counts = arrays[name].astype(np.int64), arrays[f"{name}/n"]
+    if rows.shape != (size, *counts.shape) or counts.ndim != 1 or (rows >= limit).any():
+        raise ValueError
+    if (counts < LEAST).any() or (counts >= 1 << 31).any():
         raise ValueError
     keys = rows[0]
     for row in rows[1:]:

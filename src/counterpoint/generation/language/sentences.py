@@ -8,7 +8,7 @@ everything else. An edit (`rewrite`) keeps spaces, capitals, articles and word f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import tee
@@ -103,6 +103,9 @@ class Token(NamedTuple):
         return text.upper() if loud else text
 
 
+NO_TOKEN: Final = Token("", "", "", "", 0, 0)
+
+
 class Put(NamedTuple):
     """`text` replaces the tokens from `start` to `end`; with an empty range it is inserted."""
 
@@ -127,9 +130,17 @@ class Sentence:
         """The number of tokens without a final mark."""
         return len(self.tokens) - (self.tokens[-1].tag == ".")
 
+    def at(self, place: int) -> Token:
+        """A token; an empty one before the first and behind the last."""
+        return self.tokens[place] if 0 <= place < len(self.tokens) else NO_TOKEN
+
     def word(self, place: int) -> str:
         """A token in lower case; empty before the first and behind the last."""
-        return self.tokens[place].lower if 0 <= place < len(self.tokens) else ""
+        return self.at(place).lower
+
+    def has(self, words: Collection[str], start: int = 0, end: int | None = None) -> bool:
+        """Whether one of the tokens is one of these words."""
+        return any(token.lower in words for token in self.tokens[start:end])
 
     def words(self, start: int, end: int) -> str:
         """A range of tokens in lower case, with single blanks."""
@@ -143,14 +154,13 @@ class Sentence:
 
     def noun_phrase_after(self, start: int) -> Range | None:
         """The noun phrase that begins at a token: "a black bow tie", "two dogs", "rice"."""
-        tokens, place = self.tokens, start
-        while place < len(tokens) and tokens[place].tag in DETERMINERS:
+        place, last = start, None
+        while self.at(place).tag in DETERMINERS:
             place += 1
-        last = None
-        while place < len(tokens) and tokens[place].tag in _MODIFIERS:
-            if tokens[place].tag in NOUNS:
+        while (tag := self.at(place).tag) in _MODIFIERS:
+            if tag in NOUNS:
                 last = place
-            elif last is not None and tokens[place].tag in _NEXT:
+            elif last is not None and tag in _NEXT:
                 break  # "a man | holding"
             place += 1
         return None if last is None or self._disagrees(start, last) else (start, last + 1)
@@ -161,18 +171,17 @@ class Sentence:
 
     def noun_phrase_before(self, end: int) -> Range | None:
         """The noun phrase that ends before a token."""
-        tokens = self.tokens
-        if end == 0 or tokens[end - 1].tag not in NOUNS:
+        if self.at(end - 1).tag not in NOUNS:
             return None
         place = end - 1
-        while place > 0 and tokens[place - 1].tag in _BEFORE:
+        while self.at(place - 1).tag in _BEFORE:
             place -= 1  # not over a plural: "feeding giraffes grass"
-        while place > 0 and tokens[place - 1].tag in DETERMINERS:
+        while self.at(place - 1).tag in DETERMINERS:
             place -= 1
         # "sitting" in "a sitting cat" is inside, in "a man holding cats" it is not
-        if place > 1 and tokens[place - 1].tag == "VBG" and self.word(place - 2) in WORDS.articles:
+        if self.at(place - 1).tag == "VBG" and self.word(place - 2) in WORDS.articles:
             place -= 2
-        while place < end and tokens[place].tag == "HYPH":
+        while self.tokens[place].tag == "HYPH":
             place += 1
         return None if self._disagrees(place, end - 1) else (place, end)
 
@@ -188,20 +197,19 @@ class Sentence:
 
     def things(self) -> list[int]:
         """Nouns that head a phrase and are a thing: not "front", not the "bow" of "bow tie"."""
-        tokens = self.tokens
         return [
             i
-            for i, token in enumerate(tokens)
+            for i, token in enumerate(self.tokens)
             if token.tag in NOUNS
-            and not (i + 1 < len(tokens) and tokens[i + 1].tag in (*NOUNS, "HYPH", "POS"))
-            and not (i > 0 and tokens[i - 1].tag == "HYPH")
+            and self.at(i + 1).tag not in (*NOUNS, "HYPH", "POS")
+            and self.at(i - 1).tag != "HYPH"
             and self.lemmas[i] not in WORDS.abstract
         ]
 
     def whole(self, noun: int) -> Range:
         """A noun with those that specify it: "computer room"."""
         start = noun
-        while start > 0 and self.tokens[start - 1].tag in (*NOUNS, "NNP"):
+        while self.at(start - 1).tag in (*NOUNS, "NNP"):
             start -= 1
         return start, noun + 1
 
@@ -218,24 +226,26 @@ class Sentence:
 
     def attributes(self) -> list[int]:
         """Adjectives before a noun, or said of one ("is red"); not "other", "many" and the like."""
-        tokens = self.tokens
         return [
             i
-            for i, token in enumerate(tokens)
+            for i, token in enumerate(self.tokens)
             if token.tag in ADJECTIVES
             and token.lower not in WORDS.vague_adjectives
-            and not (i + 1 < len(tokens) and tokens[i + 1].tag == "HYPH")
-            and not (i > 0 and tokens[i - 1].tag == "HYPH")
+            and not self.in_hyphens(i)
         ]
+
+    def in_hyphens(self, place: int) -> bool:
+        """Whether a token is a part of a word with hyphens."""
+        return "HYPH" in (self.at(place - 1).tag, self.at(place + 1).tag)
 
     def noun_described(self, adjective: int) -> int:
         """The noun whose adjective this is: the next with only modifiers between, else -1."""
-        tokens = self.tokens
-        for place in range(adjective + 1, len(tokens)):
-            if tokens[place].tag in NOUNS:
-                if place + 1 == len(tokens) or tokens[place + 1].tag not in NOUNS:
+        for place in range(adjective + 1, len(self.tokens)):
+            token = self.tokens[place]
+            if token.tag in NOUNS:
+                if self.at(place + 1).tag not in NOUNS:
                     return place
-            elif tokens[place].tag not in _MODIFIERS and tokens[place].lower not in ("and", ","):
+            elif token.tag not in _MODIFIERS and token.lower not in ("and", ","):
                 break
         return -1
 
@@ -246,19 +256,19 @@ class Sentence:
             copula = adjective - 1
             while copula > 0 and self.tokens[copula].tag == "RB":  # "is very red"
                 copula -= 1
-            if copula >= 0 and self.tokens[copula].pos == "AUX":
+            if self.at(copula).pos == "AUX":
                 before = range(adjective - 1, -1, -1)
                 noun = next((i for i in before if self.tokens[i].tag in NOUNS), -1)
         return self.lemmas[noun] if noun >= 0 else ""
 
     def object_of(self, place: int) -> str:
         """The noun of the phrase at a token: the object of what stands before; else empty."""
-        phrase = self.noun_phrase_after(place) if place < len(self.tokens) else None
+        phrase = self.noun_phrase_after(place)
         return self.lemmas[phrase[1] - 1] if phrase else ""
 
     def starts_phrase(self, place: int) -> bool:
         """Whether a noun phrase may begin at a token: else a preposition before has no object."""
-        return place < len(self.tokens) and self.tokens[place].tag in _STARTS
+        return self.at(place).tag in _STARTS
 
     def is_worn(self, noun: int) -> bool:
         """Whether a noun is something that people wear."""
@@ -271,7 +281,7 @@ class Sentence:
         """
         phrase = self.noun_phrase_after(place)
         if phrase is None:
-            return self.starts_phrase(place) and self.tokens[place].tag == "PRP"
+            return self.at(place).tag == "PRP"
         head = phrase[1] - 1
         return self.lemmas[head] not in WORDS.no_places and not self.is_worn(head)
 
@@ -448,19 +458,15 @@ def exchanged(
 
 
 def _exchanged(one: Sentence, two: Sentence, draws: Sequence[float]) -> tuple[str, str] | None:
-    kinds = [
-        (mine, theirs)
-        for kind in _EXCHANGED
-        if (mine := _own_words(one, two, kind)) and (theirs := _own_words(two, one, kind))
-    ]
+    kinds = [(_own_words(one, two, kind), _own_words(two, one, kind)) for kind in _EXCHANGED]
+    kinds = [kind for kind in kinds if all(kind)]
     if not kinds:
         return None
     mine, theirs = _drawn(kinds, draws[0])
     first, second = _drawn(mine, draws[1]), _drawn(theirs, draws[2])
-    texts = one.plain(first), two.plain(second)
     found = (
-        one.rewrite([Put(first, first + 1, texts[1])]),
-        two.rewrite([Put(second, second + 1, texts[0])]),
+        one.rewrite([Put(first, first + 1, two.plain(second))]),
+        two.rewrite([Put(second, second + 1, one.plain(first))]),
     )
     # Captions that differ in one word have become each other, and say what they said.
     return None if found == (two.text, one.text) else found

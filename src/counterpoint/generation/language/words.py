@@ -169,16 +169,15 @@ def negations(words: tuple[str, ...]) -> int:
 
 
 @lru_cache(maxsize=1 << 14)
-def forms(part: tuple[str, ...]) -> tuple[str, ...]:
+def forms(*part: str) -> tuple[str, ...]:
     """A phrase as a dictionary may have it: as it is, its last word or its first as a lemma."""
     if not part:
         return ()
-    found = {" ".join(part): None}
-    for lemma in sorted(lemmas(part[-1])):
-        found[" ".join((*part[:-1], lemma))] = None
-    for lemma in sorted(lemmas(part[0])):
-        found[" ".join((lemma, *part[1:]))] = None
-    return tuple(found)
+    if not part:
+        return ()
+    last = [" ".join((*part[:-1], lemma)) for lemma in sorted(lemmas(part[-1]))]
+    first = [" ".join((lemma, *part[1:])) for lemma in sorted(lemmas(part[0]))]
+    return tuple(dict.fromkeys((" ".join(part), *last, *first)))
 
 
 def genera(words: tuple[str, ...]) -> set[str]:

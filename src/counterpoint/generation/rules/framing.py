@@ -112,16 +112,12 @@ def _tenses(sentence: Sentence) -> Iterator[_Form]:
     verb, after = tokens[place], tokens[place + 1]
     head = place + (verb.lower in WORDS.copulas)
     lemma = sentence.lemmas[head]
-    if (
-        verbs_joined(sentence, 0, len(tokens))
-        or lemma in WORDS.state_verbs
-        or lemma in WORDS.helping
-    ):
+    if verbs_joined(sentence, 0, len(tokens)) or lemma in WORDS.state_verbs | WORDS.helping:
         return
     subject = sentence.noun_phrase_before(place)
-    if any(t.lower in WORDS.clauses for t in tokens) or subject is None:
+    if subject is None or sentence.has(WORDS.clauses):
         return
-    if subject[0] and tokens[subject[0] - 1].tag in NOUNS:
+    if sentence.at(subject[0] - 1).tag in NOUNS:
         return  # "something a person is holding"
     if head > place and after.tag == "VBG" and after.pos == "VERB":
         form = after.form_of(lemma, "VBZ" if verb.lower == "is" else "VBP")
@@ -152,17 +148,12 @@ def _predicates(sentence: Sentence, said: Clause) -> Iterator[tuple[str, str]]:
         return
     if not has_article(sentence, subject):
         be = ""  # "man riding a horse": no sentence, but "man rides a horse" is as good
-    if (
-        bare
-        and be
-        and not (said.said in ("doing", "does") and lemma in WORDS.state_verbs)
-        and not _says_more(sentence, said)
-    ):
+    state = said.said in ("doing", "does") and lemma in WORDS.state_verbs
+    if bare and be and not state and not _says_more(sentence, said):
         yield ("is" if said.said != "does" else "doing"), f"{be} {bare}"
     down = sentence.word(said.head + 1) == "down"  # "sits down" is a movement
-    if head.tag != "VBG":  # the tagger took it for a noun
-        return
-    if said.said == "doing" and not down and not verbs_joined(sentence, said.head, said.end):
+    doing = said.said == "doing" and head.tag == "VBG"  # else the tagger took it for a noun
+    if doing and not down and not verbs_joined(sentence, said.head, said.end):
         plural = be == "are" or subject.plural
         yield "does", head.form_of(lemma, "VBP" if plural else "VBZ")
 
@@ -174,15 +165,14 @@ def _participle(sentence: Sentence, said: Clause) -> str:
         return token.text
     if verbs_joined(sentence, said.head, said.end):
         return ""
-    after = sentence.tokens[said.head + 1] if said.head + 1 < said.end else None
+    last = said.head + 1 == said.end
     if lemma == "have":
-        open_ = sentence.tokens[said.subject.start].lower not in WORDS.definite_or_that
-        return "with" if open_ and after and sentence.starts_phrase(said.head + 1) else ""
-    if sentence.tokens[said.head].tag == "VBP" and not lexicon.meanings(lemma, "VERB"):
+        open_ = sentence.word(said.subject.start) not in WORDS.definite_or_that
+        return "with" if open_ and not last and sentence.starts_phrase(said.head + 1) else ""
+    if token.tag == "VBP" and not lexicon.meanings(lemma, "VERB"):
         return ""  # "the manufacturers box": a noun that the tagger takes for a verb
-    if lemma in WORDS.state_verbs and (
-        after is None or after.lower in ("like", "to") or after.tag == "JJ"
-    ):
+    after = sentence.at(said.head + 1)
+    if lemma in WORDS.state_verbs and (last or after.lower in ("like", "to") or after.tag == "JJ"):
         return ""
     return token.form_of(lemma, "VBG") if lemma not in ("do", "let", "help") else ""
 
@@ -226,7 +216,7 @@ def _owns(sentence: Sentence, said: Clause) -> bool:
     rest = sentence.tokens[said.head + 1 : said.end]
     if any(t.tag == "VBG" for t in rest) and not any(t.tag == "PRP" for t in rest):
         return False  # "with the seat open sitting in a bathroom"
-    if any(token.lower in ("and", ",", "&") for token in rest) and not is_enclosed(lemma):
+    if sentence.has(("and", ",", "&"), said.head + 1, said.end) and not is_enclosed(lemma):
         return False
     beside = is_alive(lemma) or not lexicon.kinds(lemma).isdisjoint(("food", "drink"))
     return bool(lexicon.meanings(lemma, "NOUN")) and not beside and not subject.joined
@@ -266,16 +256,12 @@ def _of_subject(sentence: Sentence, said: Clause) -> Iterator[Put]:
             yield Put(head, head + 1, f"{pronoun} {'have' if subject.plural else 'has'}")
         return
     lemma = sentence.lemmas[head]
-    if said.said == "place" and (
-        not has_article(sentence, subject)
-        or any(t.tag == "VBG" for t in sentence.tokens[head + 1 : said.end])
-    ):
-        return  # "a train that is on a track pulling into a station"
-    if (
-        not subject.joined
-        and said.said in ("doing", "done", "place")
-        and lemma not in WORDS.state_verbs
-    ):
+    if said.said == "place":
+        moving = any(t.tag == "VBG" for t in sentence.tokens[head + 1 : said.end])
+        if moving or not has_article(sentence, subject):
+            return  # "a train that is on a track pulling into a station"
+    told = said.said in ("doing", "done", "place") and lemma not in WORDS.state_verbs
+    if told and not subject.joined:
         yield Put(head, head, f"{pronoun} {be}")
 
 
@@ -296,7 +282,7 @@ def _stands_alone(sentence: Sentence, place: int) -> bool:
     """ "a man riding", "a plate filled with", "a dog on"."""
     token = sentence.tokens[place]
     if token.tag in ("VBG", "VBN") and token.pos == "VERB":
-        return place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag != "."
+        return sentence.at(place + 1).tag not in ("", ".")
     where = prepositions().at(sentence, place)
     return where is not None and sentence.words(*where) in WORDS.places
 
@@ -408,17 +394,12 @@ def _only_place(sentence: Sentence, start: int, end: int, verb: str, *, wave: bo
     """Whether nothing follows, or only the place of it all; on a wave, a surfboard is one."""
     if start == end:
         return True
-    where = prepositions().at(sentence, start)
-    if (
-        verb not in WORDS.contact
-        or where is None
-        or sentence.words(*where) not in WORDS.passive_places
-    ):
+    where = prepositions().at(sentence, start) if verb in WORDS.contact else None
+    if where is None or sentence.words(*where) not in WORDS.passive_places:
         return False
     place = phrase_at(sentence, where[1]) if where[1] < end else None
     if place is None or place.end != end:
         return False
     lemma = sentence.lemmas[place.noun]
-    return (is_scene(lemma) and lemma not in WORDS.skies) or (
-        wave and lemma in ("surfboard", "board")
-    )
+    on_board = wave and lemma in ("surfboard", "board")
+    return on_board or (is_scene(lemma) and lemma not in WORDS.skies)

@@ -56,20 +56,15 @@ _IDIOMS: Final = frozenset(
 )
 _ARTICLES: Final = frozenset({"DT", "PRP$", "CD"})
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
-_PARTICIPLES: Final = frozenset({"VBG", "VBN"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
 
 
 @rule("conjuncts", "positive", "3")
 def conjuncts(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     """what stands around "and" reversed"""
-    ways = [
-        way
-        for place, token in enumerate(sentence.tokens)
-        if token.lower in WORDS.joints and 0 < place < len(sentence.tokens) - 1
-        for way in (_reversed(sentence, place),)
-        if way
-    ]
+    inside = range(1, len(sentence.tokens) - 1)
+    joints = [place for place in inside if sentence.word(place) in WORDS.joints]
+    ways = [way for place in joints if (way := _reversed(sentence, place))]
     rng.shuffle(ways)
     yield [Draft(text, "swap") for text in ways]
 
@@ -82,18 +77,17 @@ def _reversed(sentence: Sentence, joint: int) -> str:
         return ""
     if before.tag in ADJECTIVES and after.tag in ADJECTIVES:
         return _adjectives(sentence, joint)
-    if after.tag in _PARTICIPLES:
+    if after.tag in ("VBG", "VBN"):
         return _participles(sentence, joint)
     return _noun_phrases(sentence, joint)
 
 
 def _adjectives(sentence: Sentence, joint: int) -> str:
     """ "a blue and white clock"; in "red and white striped" it is unclear what is red."""
-    tokens = sentence.tokens
     end = joint + 2
-    if end < len(tokens) and tokens[end].tag not in (*NOUNS, ".", "VBN", "VBG"):
+    if sentence.at(end).tag not in (*NOUNS, ".", "VBN", "VBG", ""):
         return ""  # "clean and ready for us"
-    if joint >= 2 and tokens[joint - 2].tag in (*ADJECTIVES, "RB", ",", "HYPH"):
+    if sentence.at(joint - 2).tag in (*ADJECTIVES, "RB", ",", "HYPH"):
         return ""  # "dark blue and white"
     return _exchange(sentence, (joint - 1, joint), (joint + 1, end))
 
@@ -115,9 +109,8 @@ def _noun_phrases(sentence: Sentence, joint: int) -> str:
 
 def _mistagged(sentence: Sentence, place: int) -> Range | None:
     """ "a sink, toilet and shower": at the end of a list the tagger takes a noun for a verb."""
-    tokens = sentence.tokens
-    last = place + 1 == len(tokens) or tokens[place + 1].tag == "."
-    return (place, place + 1) if last and tokens[place].tag in ("VB", "VBP") else None
+    last = sentence.at(place + 1).tag in ("", ".")
+    return (place, place + 1) if last and sentence.tokens[place].tag in ("VB", "VBP") else None
 
 
 def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
@@ -129,7 +122,8 @@ def _clauses(sentence: Sentence, joint: int, right: Range | None) -> str:
     left = sentence.noun_phrase_after(0)
     if left is None or tokens[left[1]].tag != "VBG" or _bound(sentence, (joint + 1, end)):
         return ""
-    if any(t.lower in (*WORDS.joints, ",") for t in (*tokens[:joint], *tokens[joint + 1 : end])):
+    listed = {*WORDS.joints, ","}
+    if sentence.has(listed, 0, joint) or sentence.has(listed, joint + 1, end):
         return ""
     return _exchange(sentence, (0, joint), (joint + 1, end))
 
@@ -155,24 +149,23 @@ def _participles(sentence: Sentence, joint: int) -> str:
 
 def _ends_well(sentence: Sentence, left: Range, right: Range) -> bool:
     """Whether what follows the last conjunct is said of both, or of neither."""
-    tokens = sentence.tokens
-    if right[1] == len(tokens) or tokens[right[1]].tag == ".":
+    after = sentence.at(right[1])
+    if after.tag in ("", "."):
         return True
-    after = tokens[right[1]]
     if after.tag in ("VBZ", "VBP"):
         return left[0] == 0  # "a girl and a guy are": both are its subject
-    if tokens[right[1] - 1].lower in WORDS.verbs_like_nouns:
+    if sentence.word(right[1] - 1) in WORDS.verbs_like_nouns:
         return False  # "a zebra and a giraffe stand in a zoo"
     if after.lower not in WORDS.after_conjuncts:
         return False
     if left[0] > 0:  # "with trees and bushes near them", not "has a floor and wood on the wall"
-        return right[1] + 1 < len(tokens) and tokens[right[1] + 1].tag == "PRP"
+        return sentence.at(right[1] + 1).tag == "PRP"
     place = sentence.noun_phrase_after(right[1] + 1)
     return not (place and sentence.is_worn(place[1] - 1))  # "a dog and a person in a jacket"
 
 
 def _bound(sentence: Sentence, where: Range) -> bool:
-    return any(token.lower in WORDS.bound for token in sentence.tokens[where[0] : where[1]])
+    return sentence.has(WORDS.bound, *where)
 
 
 def _shares_noun(sentence: Sentence, right: Range) -> bool:
@@ -272,10 +265,9 @@ def _turned(sentence: Sentence, relation: Range) -> Draft | None:
     last = left[1] - 1
     if last and (may_be_verb(sentence, last) or is_verb(sentence, last)):
         return None  # "a bus drives near a park"
-    loud = tokens[relation[0]].text.isupper() and len(tokens[relation[0]].text) > 1
     puts = [
         Put(*left, sentence.span_text(*right)),
-        Put(*relation, other.upper() if loud else other),
+        Put(*relation, tokens[relation[0]].form_of(other, "IN")),
         Put(*right, sentence.span_text(*left)),
     ]
     plural = [tokens[where[1] - 1].tag == "NNS" for where in (left, right)]
@@ -314,16 +306,11 @@ def _place_turned(sentence: Sentence) -> Draft | None:
 
 def _without_pronoun(sentence: Sentence, said: Clause) -> Draft | None:
     """ "a plate with a sandwich on it", "a sandwich on a plate"."""
-    tokens = sentence.tokens
     what = phrase_at(sentence, said.head + 1)
-    if what is None or tokens[said.end - 1].lower not in ("it", "them"):
+    if what is None or sentence.word(said.end - 1) not in ("it", "them"):
         return None
     place = what.end
-    if (
-        place < said.end
-        and sentence.lemmas[place] in WORDS.still
-        and tokens[place].tag in _PARTICIPLES
-    ):
+    if sentence.at(place).tag in ("VBG", "VBN") and sentence.lemmas[place] in WORDS.still:
         place += 1
     where = prepositions().at(sentence, place) if place < said.end - 1 else None
     if where is None or where[1] != said.end - 1 or sentence.words(*where) not in WORDS.turned:
@@ -341,7 +328,7 @@ def _pronoun(sentence: Sentence, phrase: NounPhrase) -> str:
         return "them"
     if is_counted(sentence, phrase.noun):
         return ""  # "a pair of shoes": it or them
-    if lemma in WORDS.him or lemma in WORDS.her:
+    if lemma in WORDS.him | WORDS.her:
         return "him" if lemma in WORDS.him else "her"
     return "" if is_person(lemma) or phrase.noun + 1 < phrase.end else "it"
 

@@ -27,16 +27,14 @@ _ADVERB: Final = "implausible: adverb"
 _VERB: Final = "implausible: verb of another phrase"
 
 _KINDS: Final = keys_of("kinds_of_fields")
-_PARTED: Final = frozenset({"HYPH", "POS"})
 _BOUND: Final = 0.35  # share of a word's uses before one noun that makes a name of the two
 SEEN: Final = 2
 
 
 def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
     """Why two nouns, or two noun phrases, cannot change places."""
-    tokens = sentence.tokens
-    one, two = first[1] - 1, second[1] - 1
-    if tokens[one].tag != tokens[two].tag or tokens[one].tag not in NOUNS:
+    tags = [sentence.tokens[where[1] - 1].tag for where in (first, second)]
+    if tags[0] != tags[1] or tags[0] not in NOUNS:
         return _UNLIKE
     kinds = kind_of(sentence, first), kind_of(sentence, second)
     if kinds[0] not in WORDS.placed_kinds or (
@@ -51,25 +49,23 @@ def unlike_nouns(sentence: Sentence, first: Range, second: Range) -> str:
         return why
     if "person" in kinds and (why := _unlike_persons(sentence, first, second, kinds)):
         return why
-    if not (_takes(sentence, first, second) and _takes(sentence, second, first)):
-        return _ARTICLE
-    return ""
+    fit = _takes(sentence, first, second) and _takes(sentence, second, first)
+    return "" if fit else _ARTICLE
 
 
 def _unlike_persons(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
     """Why persons cannot change places: each has to fit what is said of the other."""
-    lemmas = {sentence.lemmas[place] for place in range(len(sentence.tokens))}
-    if not WORDS.gendered.isdisjoint(token.lower for token in sentence.tokens):
+    if sentence.has(WORDS.gendered):
         return _PRONOUN
     names = [sentence.lemmas[where[1] - 1] for where in (first, second)]
     anybody = all(
         kind != "person" or name in WORDS.anybody for kind, name in zip(kinds, names, strict=True)
     )
-    if not anybody or lemmas & WORDS.of_some:
+    if not (anybody and WORDS.of_some.isdisjoint(sentence.lemmas)):
         return _UNLIKE
     for where, name in ((first, names[1]), (second, names[0])):
         place = where[0] - 1
-        while place >= 0 and sentence.tokens[place].tag in ADJECTIVES:
+        while sentence.at(place).tag in ADJECTIVES:
             word = sentence.lemmas[place]
             grown = name not in WORDS.young and "size" in fitting.fields_of(word, "ADJ")
             if grown or not fitting.is_said_of(word, name):
@@ -97,16 +93,15 @@ def _kind(noun: str) -> str:
 
 def _is_part(sentence: Sentence, where: Range) -> bool:
     """Whether the words belong to their neighbours: "glass of", "polar bear", "dog's"."""
-    tokens, (start, end) = sentence.tokens, where
-    after = tokens[end] if end < len(tokens) else None
-    if after is not None and (after.lower == "of" or after.tag in (*NOUNS, *_PARTED)):
+    (start, end), after = where, sentence.at(where[1])
+    if after.lower == "of" or after.tag in (*NOUNS, "HYPH", "POS"):
         return True
     if sentence.lemmas[end - 1] in WORDS.abstract:
         return True
-    if start and tokens[start].tag in NOUNS and is_name(sentence, start - 1):
+    if start and sentence.tokens[start].tag in NOUNS and is_name(sentence, start - 1):
         return True
     place = phrase_start(sentence, start)
-    if place and tokens[place - 1].lower == "of":
+    if sentence.word(place - 1) == "of":
         return place < 2 or sentence.lemmas[place - 2] not in WORDS.abstract
     return False
 
@@ -132,10 +127,9 @@ def _is_name(word: str, noun: str, lemma: str) -> bool:
 
 def phrase_start(sentence: Sentence, start: int) -> int:
     """Where the phrase of a noun begins: before its adjectives and its article."""
-    tokens = sentence.tokens
-    while start and tokens[start - 1].tag in (*ADJECTIVES, *NOUNS, "VBN", "CD", "HYPH"):
+    while sentence.at(start - 1).tag in (*ADJECTIVES, *NOUNS, "VBN", "CD", "HYPH"):
         start -= 1
-    while start and tokens[start - 1].tag in ("DT", "PRP$", "PDT"):
+    while sentence.at(start - 1).tag in ("DT", "PRP$", "PDT"):
         start -= 1
     return start
 
@@ -146,22 +140,12 @@ def _is_same(sentence: Sentence, first: Range, second: Range) -> bool:
     Or whether one is said twice: "a boy and a girl beside another boy".
     """
     one, two = (sentence.lemmas[where[1] - 1] for where in (first, second))
-    tokens = sentence.tokens
-    if any(
-        sentence.lemmas[place] in (one, two)
-        for place, token in enumerate(tokens)
-        if token.tag in NOUNS and place not in (first[1] - 1, second[1] - 1)
-    ):
+    nouns = {i: sentence.lemmas[i] for i, token in enumerate(sentence.tokens) if token.tag in NOUNS}
+    others = (noun for i, noun in nouns.items() if i not in (first[1] - 1, second[1] - 1))
+    if not {one, two}.isdisjoint(others) or sentence.has(WORDS.again):
         return True
-    if not WORDS.again.isdisjoint(token.lower for token in tokens):
-        return True
-    words = (_words(sentence, first), _words(sentence, second))
-    return words[0] <= words[1] or words[1] <= words[0] or lexicon.may_be_same(one, two)
-
-
-def _words(sentence: Sentence, where: Range) -> set[str]:
-    """The nouns of a phrase."""
-    return {sentence.lemmas[i] for i in range(*where) if sentence.tokens[i].tag in NOUNS}
+    mine, theirs = ({nouns[i] for i in range(*where) if i in nouns} for where in (first, second))
+    return mine <= theirs or theirs <= mine or lexicon.may_be_same(one, two)
 
 
 def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, str]) -> str:
@@ -176,10 +160,9 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
     ):
         return "" if kinds[0] == "clothes" and _differ(sentence, first, second) else _LIST
     if kinds[0] == "clothes":
-        names = {sentence.lemmas[where[1] - 1] for where in (first, second)}
-        return (
-            _UNFIT if names & WORDS.of_some else "" if _differ(sentence, first, second) else _SAME
-        )
+        if not WORDS.of_some.isdisjoint(sentence.lemmas[w[1] - 1] for w in (first, second)):
+            return _UNFIT
+        return "" if _differ(sentence, first, second) else _SAME
     if is_mutual(sentence, first[1], places.stop):
         return _MUTUAL
     if _is_carrier(sentence, first) or _is_carrier(sentence, second):
@@ -194,9 +177,8 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         return "" if alone and verbs <= WORDS.chasing else _LINKED
     if kinds[0] not in WORDS.loose_kinds or lemmas & {"as", "like"}:
         return _LINKED
-    if lemmas & WORDS.care and any(
-        sentence.lemmas[where[1] - 1] in WORDS.young for where in (first, second)
-    ):
+    young = any(sentence.lemmas[where[1] - 1] in WORDS.young for where in (first, second))
+    if lemmas & WORDS.care and young:
         return _LINKED
     if kinds[0] == "vehicle" and lemmas & WORDS.hauling:
         return _LINKED
@@ -204,11 +186,8 @@ def _linked(sentence: Sentence, first: Range, second: Range, kinds: tuple[str, s
         near = _before(sentence, places.stop) in WORDS.swapped_near
         return "" if near or kinds[0] in WORDS.stacked_kinds else _MUTUAL  # both are in the scene
     still = kinds[0] == "vehicle" or not any(token.pos in ("NOUN", "VERB") for token in between)
-    return (
-        _LINKED
-        if still and lemmas & WORDS.containing and kinds[0] not in WORDS.stacked_kinds
-        else ""
-    )
+    held = still and lemmas & WORDS.containing and kinds[0] not in WORDS.stacked_kinds
+    return _LINKED if held else ""
 
 
 def _is_carrier(sentence: Sentence, where: Range) -> bool:
@@ -237,9 +216,9 @@ def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
         return True
     if words[-1] == "by" and end - 2 >= start and tokens[end - 2].tag == "VBN":
         return False  # "scared by"
-    verbs = [i for i in range(start, end - 1) if tokens[i].pos == "VERB"]
-    verbs = [i for i in verbs if sentence.lemmas[i] not in WORDS.grazing]
-    if any(_object(sentence, i + 1) == "object" for i in verbs):
+    verbs = (i for i in range(start, end - 1) if tokens[i].pos == "VERB")
+    doing = (i for i in verbs if sentence.lemmas[i] not in WORDS.grazing)
+    if any(_object(sentence, i + 1) == "object" for i in doing):
         return False
     worn = sentence.noun_phrase_after(start + 1) if tokens[start].lower == "in" else None
     return worn is None or not sentence.is_worn(worn[1] - 1)
@@ -247,11 +226,8 @@ def is_mutual(sentence: Sentence, start: int, end: int) -> bool:
 
 def _differ(sentence: Sentence, first: Range, second: Range) -> bool:
     """Whether each has an adjective of its own: "a red shirt and a blue hat"."""
-    tokens = sentence.tokens
-    one, two = (tokens[where[0] - 1] if where[0] else None for where in (first, second))
-    if one is None or two is None or one.lower == two.lower:
-        return False
-    return one.tag in ADJECTIVES and two.tag in ADJECTIVES
+    one, two = (sentence.at(where[0] - 1) for where in (first, second))
+    return one.lower != two.lower and one.tag in ADJECTIVES and two.tag in ADJECTIVES
 
 
 def _are_places(sentence: Sentence, first: Range, second: Range) -> bool:
@@ -264,9 +240,8 @@ def _before(sentence: Sentence, place: int) -> str:
     """The preposition before a phrase; the longest that is listed."""
     words = [token.lower for token in sentence.tokens[max(0, place - 3) : place]]
     names = (" ".join(words[start:]) for start in range(len(words)))
-    return next(
-        (name for name in names if name in WORDS.swapped_on or name in WORDS.swapped_near), ""
-    )
+    listed = WORDS.swapped_on | WORDS.swapped_near
+    return next((name for name in names if name in listed), "")
 
 
 def _takes(sentence: Sentence, where: Range, other: Range) -> bool:
@@ -287,9 +262,8 @@ def _determiner(sentence: Sentence, where: Range) -> str:
     return "one" if word in WORDS.one else "named" if word in WORDS.named else "none"
 
 
-def unlike_adverbs(sentence: Sentence, first: Range, second: Range) -> str:
+def unlike_adverbs(_sentence: Sentence, _first: Range, _second: Range) -> str:
     """Adverbs hardly ever change places: "very close up", "down the road together"."""
-    del sentence, first, second
     return _ADVERB
 
 
@@ -298,7 +272,8 @@ def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
     tokens = sentence.tokens
     if first[1] - first[0] > 1 or second[1] - second[0] > 1:
         return _VERB
-    if tokens[first[0]].tag != tokens[second[0]].tag or tokens[first[0]].tag not in _ACTIONS:
+    tag = tokens[first[0]].tag
+    if tag != tokens[second[0]].tag or tag not in ("VBG", "VBZ", "VBP"):
         return _VERB
     if not all(lexicon.meanings(sentence.lemmas[where[0]], "VERB") for where in (first, second)):
         return _VERB
@@ -315,27 +290,21 @@ def unlike_verbs(sentence: Sentence, first: Range, second: Range) -> str:
     return "" if kinds[0] == kinds[1] != "" else _VERB  # "wearing a boy holding a tie"
 
 
-_ACTIONS: Final = frozenset({"VBG", "VBZ", "VBP"})
-
-
 def _subject(sentence: Sentence, verb: int) -> str:
     """The kind of what does something, if it stands before the verb."""
     place = verb - 1
-    while place >= 0 and sentence.tokens[place].pos == "AUX":
+    while sentence.at(place).pos == "AUX":
         place -= 1
     return kind_of(sentence, (place, place + 1)) if place >= 0 else ""
 
 
 def _object(sentence: Sentence, place: int) -> str:
     """What follows a verb: an object, a preposition, a particle or nothing."""
-    if place == len(sentence.tokens):
-        return "end"
-    token = sentence.tokens[place]
+    token = sentence.at(place)
     if token.tag in ("RP", "RB") or token.lower in WORDS.particles:
         return "particle"
-    if token.tag in ("IN", "TO"):
-        of_one = place + 1 < len(sentence.tokens) and sentence.tokens[place + 1].tag == "PRP"
-        return "particle" if of_one else token.lower  # "looks at her" stays
+    if token.tag in ("IN", "TO"):  # "looks at her" stays
+        return "particle" if sentence.at(place + 1).tag == "PRP" else token.lower
     return "object" if token.pos in ("DET", "NOUN", "ADJ", "NUM", "PRON") else "end"
 
 
@@ -355,7 +324,7 @@ def unlike_adjectives(sentence: Sentence, first: Range, second: Range) -> str:
         return _UNLIKE  # "a white sink in a small bathroom": both may be true of both
     if any(has_one_colour(sentence, noun) for noun in nouns):
         return _UNFIT
-    fields = [{m.field for m in lexicon.meanings(word, "ADJ")} for word in words]
+    fields = [fitting.fields_of(word, "ADJ") for word in words]
     if not (_joins(sentence, one, fields[1]) and _joins(sentence, two, fields[0])):
         return _UNLIKE
     same = sentence.lemmas[nouns[0]] == sentence.lemmas[nouns[1]]
@@ -372,19 +341,15 @@ def has_one_colour(sentence: Sentence, noun: int) -> bool:
     return sentence.lemmas[noun] == "light" or sentence.tokens[max(noun - 1, 0)].lower == "stop"
 
 
-def _joins(sentence: Sentence, place: int, fields: set[str]) -> bool:
+def _joins(sentence: Sentence, place: int, fields: frozenset[str]) -> bool:
     """Whether what comes to a place is like the adjective with which "and" joins it."""
-    tokens = sentence.tokens
-    for near in (place - 1, place + 1):  # "a green white truck"
-        if 0 <= near < len(tokens) and tokens[near].tag in ADJECTIVES:
-            senses = lexicon.meanings(sentence.lemmas[near], "ADJ")
-            if not fields.isdisjoint(meaning.field for meaning in senses):
-                return False
-    for near, other in ((place - 1, place - 2), (place + 1, place + 2)):
-        if not 0 <= other < len(tokens) or tokens[near].lower not in ("and", ","):
-            continue
-        senses = lexicon.meanings(sentence.lemmas[other], "ADJ")
-        if tokens[other].tag in ADJECTIVES and fields.isdisjoint(m.field for m in senses):
+    for step in (-1, 1):
+        near, other = place + step, place + 2 * step
+        beside = sentence.at(near).tag in ADJECTIVES  # "a green white truck"
+        if beside and fields & fitting.fields_of(sentence.lemmas[near], "ADJ"):
+            return False
+        joined = sentence.word(near) in ("and", ",") and sentence.at(other).tag in ADJECTIVES
+        if joined and not fields & fitting.fields_of(sentence.lemmas[other], "ADJ"):
             return False
     return True
 
@@ -392,7 +357,7 @@ def _joins(sentence: Sentence, place: int, fields: set[str]) -> bool:
 def _describes(sentence: Sentence, word: str, noun: int) -> bool:
     """Whether a word stands before a noun already: "a black and white dog, a black frisbee"."""
     place = noun - 1
-    while place >= 0 and sentence.tokens[place].tag in (*ADJECTIVES, *NOUNS, "CC", ",", "VBN"):
+    while sentence.at(place).tag in (*ADJECTIVES, *NOUNS, "CC", ",", "VBN"):
         if sentence.lemmas[place] == word:
             return True
         place -= 1
@@ -401,22 +366,19 @@ def _describes(sentence: Sentence, word: str, noun: int) -> bool:
 
 def _is_shaded(sentence: Sentence, place: int) -> bool:
     """ "light blue", "black and white", "red-haired", "polar bear"."""
-    tokens = sentence.tokens
-    before = tokens[place - 1] if place else None
-    after = tokens[place + 1] if place + 1 < len(tokens) else None
-    if before is not None and (before.lower in WORDS.shades or before.tag == "HYPH"):
+    after = sentence.at(place + 1)
+    if sentence.word(place - 1) in WORDS.shades or sentence.in_hyphens(place):
         return True
-    if after is None or after.tag == "HYPH" or after.lower.endswith(("colored", "coloured")):
+    if not after.text or after.lower.endswith(("colored", "coloured")):
         return True
-    if {"black", "white"} <= {token.lower for token in tokens[max(0, place - 2) : place + 3]}:
+    if {"black", "white"} <= {sentence.word(near) for near in range(place - 2, place + 3)}:
         return True
     return after.tag in NOUNS and is_name(sentence, place)
 
 
 def fits(sentence: Sentence, adjective: str, noun: int) -> bool:
     """Whether an adjective is said of a noun; one of no usual kind, if captions say so."""
-    if WORDS.usual_fields.isdisjoint(
-        fitting.fields_of(adjective, "ADJ")
-    ) and not plausibility.shipped().count(adjective, sentence.tokens[noun].lower):
+    usual = not WORDS.usual_fields.isdisjoint(fitting.fields_of(adjective, "ADJ"))
+    if not usual and not plausibility.shipped().count(adjective, sentence.tokens[noun].lower):
         return False  # "a residential jet"
     return fitting.is_said_of(adjective, sentence.name_of(noun))
