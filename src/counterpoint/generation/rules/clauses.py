@@ -7,6 +7,7 @@ table". Rules that reword a whole caption share this reading. In doubt there is 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from counterpoint.generation.language import lexicon
@@ -89,10 +90,9 @@ def phrase_at(sentence: Sentence, start: int) -> NounPhrase | None:
 
 def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
     tokens, place, noun = sentence.tokens, start, -1
-    while place < len(tokens) and tokens[place].tag in DETERMINERS:
+    while sentence.at(place).tag in DETERMINERS:
         place += 1
-    while place < len(tokens):
-        tag = tokens[place].tag
+    while tag := sentence.at(place).tag:
         if tag in NOUNS:
             noun = place
         elif tag == "POS" and noun >= 0:
@@ -106,7 +106,7 @@ def _simple(sentence: Sentence, start: int) -> NounPhrase | None:
         return None
     plural = is_counted(sentence, noun)
     inside = {t.lower for t in tokens[start:noun] if t.tag == "NNS"} - WORDS.compound
-    if inside and tokens[start].lower in ("a", "an", "the"):
+    if inside and tokens[start].lower in WORDS.articles:
         return None  # "a hydrant shoots water"
     if plural != _is_many(tokens[start:place], plural):
         return None  # "a hydrant waits": the tagger takes the verb for a noun
@@ -137,15 +137,14 @@ def _is_many(tokens: tuple[Token, ...], plural: bool) -> bool:
     first = tokens[0]
     if first.lower in ("a", "an", "one", "another", "this", "that", "each", "every", "1"):
         return False
-    return True if first.tag == "CD" or first.lower in ("these", "those", *WORDS.many) else plural
+    return plural or first.tag == "CD" or first.lower in ("these", "those", *WORDS.many)
 
 
 def _joins_adjectives(sentence: Sentence, place: int) -> bool:
     """The "and" of "a red and white bus", the comma of "a big, red bus"."""
-    tokens = sentence.tokens
-    if tokens[place].lower not in ("and", "&", ","):
+    if sentence.word(place) not in ("and", "&", ","):
         return False
-    return all(tokens[i].tag in ADJECTIVES for i in (place - 1, place + 1) if 0 <= i < len(tokens))
+    return all(sentence.at(i).tag in (*ADJECTIVES, "") for i in (place - 1, place + 1))
 
 
 @lru_cache(1)  # several rules ask in turn
@@ -212,7 +211,7 @@ def _said(sentence: Sentence, place: int, copula: bool) -> Said | None:
     if where is None or token.tag not in ("IN", "JJ", "RB"):
         return None
     name = sentence.words(*where)
-    after = phrase_at(sentence, where[1]) if where[1] < len(sentence.tokens) else None
+    after = phrase_at(sentence, where[1])
     if name not in WORDS.places or after is None:
         return None
     if name == "at" and sentence.lemmas[after.noun] in WORDS.states:
@@ -233,8 +232,7 @@ def _holds(sentence: Sentence, place: int, noun: int) -> bool:
 
 
 def _is_passive(sentence: Sentence, place: int) -> bool:
-    after = sentence.tokens[place + 1 : place + 2]
-    return sentence.tokens[place].lower == "being" and bool(after) and after[0].tag == "VBN"
+    return sentence.word(place) == "being" and sentence.at(place + 1).tag == "VBN"
 
 
 def is_open(sentence: Sentence, phrase: NounPhrase) -> bool:
@@ -260,17 +258,11 @@ def exists(sentence: Sentence) -> NounPhrase | None:
     tokens = sentence.tokens
     end = sentence.end
     first = _simple(sentence, 0)
-    if (
-        first is None
-        or not is_open(sentence, first)
-        or sentence.lemmas[first.noun] in WORDS.not_heads
-    ):
+    if first is None or not is_open(sentence, first):
         return None
-    if (
-        tokens[0].text[:1].isdigit()
-        or first.end == end
-        or tokens[first.end].lower in ("and", "&", ",", "or")
-    ):
+    if first.end == end or tokens[first.end].lower in ("and", "&", ",", "or"):
+        return None
+    if sentence.lemmas[first.noun] in WORDS.not_heads or tokens[0].text[:1].isdigit():
         return None
     if not _ODD.isdisjoint(sentence.text) or any(t.tag == "." for t in tokens[:end]):
         return None
@@ -307,12 +299,10 @@ def _ends(sentence: Sentence, start: int, end: int) -> bool:
     tokens = sentence.tokens[start:end]
     open_ = False
     for token in tokens:
+        verb = token.tag in FINITE or token.pos == "AUX" or token.tag == "MD"
         if token.lower in WORDS.subordinate:
             open_ = True
-        elif token.tag in FINITE or token.pos == "AUX" or token.tag == "MD":
-            if not open_:
-                return False
-        elif token.lower in ("and", "but", "or") and open_:
+        elif (verb and not open_) or (open_ and token.lower in ("and", "but", "or")):
             return False
     return tokens == () or tokens[-1].tag not in (",", "CC", "IN", "DT")
 
@@ -332,17 +322,15 @@ def last_place(sentence: Sentence, said: Clause) -> Range | None:
 
 def exist_plural(sentence: Sentence, subject: NounPhrase) -> bool:
     """ "there is a group of people", "there are a couple of people"."""
-    tokens = sentence.tokens
-    if tokens[subject.start].lower not in ("a", "an"):
+    if sentence.word(subject.start) not in ("a", "an"):
         return subject.plural
-    measures = {tokens[i].lower for i in range(subject.start, subject.noun)}
-    return not WORDS.plural_measures.isdisjoint(measures)
+    return sentence.has(WORDS.plural_measures, subject.start, subject.noun)
 
 
 def verbs_joined(sentence: Sentence, start: int, end: int) -> bool:
     """ "sitting on a bench and reading": a second verb has the form of the first."""
     tokens = sentence.tokens
     return any(
-        tokens[i].lower in ("and", "or", "but", ",") and tokens[i + 1].pos in ("VERB", "ADV")
-        for i in range(start, end - 1)
+        joint.lower in ("and", "or", "but", ",") and after.pos in ("VERB", "ADV")
+        for joint, after in pairwise(tokens[start:end])
     )

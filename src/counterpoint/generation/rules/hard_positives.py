@@ -68,14 +68,10 @@ def _attribute_edits(sentence: Sentence) -> Iterator[Rewording]:
         synonym = _ADJECTIVES.get(word)
         if synonym is None or is_joined(sentence, i) or (i and token.text[:1].isupper()):
             continue  # "Big Ben"
-        if is_repeated(sentence, (i, i + 1), word, synonym):
-            continue
         noun = sentence.said_of(i)
-        if (
-            noun
-            and token.tag in ("JJ", "NN", "VBG", "VBN", "NNP")
-            and lexicon.may_describe(word, noun)
-        ):
+        if not noun or is_repeated(sentence, (i, i + 1), word, synonym):
+            continue
+        if token.tag in ("JJ", "NN", "VBG", "VBN", "NNP") and lexicon.may_describe(word, noun):
             put = Put(i, i + 1, token.form_of(synonym, "JJ"))
             yield Rewording(put, word, synonym, _DOUBTS.get(word, "") or _odd(word, noun))
 
@@ -108,38 +104,29 @@ def _relation_edits(sentence: Sentence) -> Iterator[Rewording]:
 def _is_wearing(sentence: Sentence, place: int) -> bool:
     """ "a man in a suit", "men in suits", but not "men in uniform"."""
     clothes = sentence.noun_phrase_after(place + 1)
-    return (
-        clothes is not None
-        and place > 0
-        and is_alive(sentence.lemmas[place - 1])
-        and sentence.is_worn(clothes[1] - 1)
-        and (sentence.tokens[clothes[1] - 1].tag == "NNS" or clothes[1] - clothes[0] > 1)
-        and "wear" not in sentence.lemmas
-    )
+    if clothes is None or place == 0 or "wear" in sentence.lemmas:
+        return False
+    start, last = clothes[0], clothes[1] - 1
+    specific = sentence.tokens[last].tag == "NNS" or last > start
+    return specific and is_alive(sentence.lemmas[place - 1]) and sentence.is_worn(last)
 
 
 def _may_be_in(sentence: Sentence, verb: int) -> bool:
     """ "a man wearing a shirt" is in a shirt; not "sitting and wearing a watch"."""
-    before = sentence.tokens[verb - 1] if verb else None
-    clothes = sentence.noun_phrase_after(verb + 1)
+    before, clothes = sentence.at(verb - 1), sentence.noun_phrase_after(verb + 1)
     return (
-        before is not None
-        and (before.tag in NOUNS or before.pos == "AUX")
+        (before.tag in NOUNS or before.pos == "AUX")
         and (clothes is None or sentence.is_worn(clothes[1] - 1))
-        and not any(token.lower == "while" for token in sentence.tokens)
-        and not any(token.lower == "in" for token in sentence.tokens[:verb])  # "in jeans in a tie"
+        and not sentence.has(("while",))
+        and not sentence.has(("in",), 0, verb)  # "in jeans in a tie"
     )
 
 
 def _may_be_sitting(sentence: Sentence, place: int) -> bool:
     """ "people seated at a table", not "a seated man" and not "a table where they are seated"."""
-    tokens = sentence.tokens
-    after = tokens[place + 1] if place + 1 < len(tokens) else None
-    return (
-        place > 0
-        and is_alive(_sitter(sentence, place))
-        and (after is None or after.tag == "IN" or after.lower in ("next", "."))
-    )
+    after = sentence.at(place + 1)
+    ends = after.tag == "IN" or after.lower in ("next", ".", "")
+    return place > 0 and ends and is_alive(_sitter(sentence, place))
 
 
 def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
@@ -152,17 +139,16 @@ def _verb_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
         sitter = _sitter(sentence, place)
         if form and after not in ("down", "up", "and", ",") and is_alive(sitter):
             doubt = "of people and pets" if WORDS.seated.isdisjoint(lexicon.kinds(sitter)) else ""
-            yield Rewording(
-                Put(place, place + 1, token.form_of(form, "IN")), "sit", "seated", doubt
-            )
+            put = Put(place, place + 1, token.form_of(form, "IN"))
+            yield Rewording(put, "sit", "seated", doubt)
         return
     if lemma == "look" and (after in ("for", "like", "after", "as") or token.tag == "VB"):
         return
     if lemma in ("walk", "hang") and _has_object(sentence, place):
         return  # "walking a dog", "hanging a picture"
-    phrase = f"{lemma} {after}"
-    end = place + 2 if phrase in _VERBS else place + 1
-    word = phrase if phrase in _VERBS else lemma
+    word, end = f"{lemma} {after}", place + 2
+    if word not in _VERBS:
+        word, end = lemma, place + 1
     if word == "ride" and not _has_object(sentence, place):
         return
     if word in _VERBS:
@@ -183,7 +169,7 @@ def _is_sure(sentence: Sentence, word: str, place: int, end: int) -> bool:
 def _doer(sentence: Sentence, verb: int) -> int:
     """The token before a verb and what helps it, where its subject may be; else -1."""
     before = verb - 1
-    while before >= 0 and sentence.tokens[before].pos in ("AUX", "ADV"):
+    while sentence.at(before).pos in ("AUX", "ADV"):
         before -= 1
     return before
 
@@ -198,22 +184,18 @@ def _sitter(sentence: Sentence, verb: int) -> str:
 
 def _has_object(sentence: Sentence, verb: int) -> bool:
     """ "a man riding a horse", but not "a walking man"."""
-    tokens = sentence.tokens
-    if verb + 1 == len(tokens) or tokens[verb + 1].tag == "IN":
-        return False
-    inside = verb == 0 or tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
-    return sentence.starts_phrase(verb + 1) and not (inside and tokens[verb + 1].tag in NOUNS)
+    inside = sentence.at(verb - 1).tag in ("DT", "JJ", "IN", "PRP$", "CD", "")
+    return sentence.starts_phrase(verb + 1) and not (inside and sentence.at(verb + 1).tag in NOUNS)
 
 
 def _preposition_edits(sentence: Sentence, place: int) -> Iterator[Rewording]:
-    tokens = sentence.tokens
     where = _PREPOSITIONS.at(sentence, place)
-    if where is None or where[1] == len(tokens):
+    if where is None or where[1] == len(sentence.tokens):
         return
     name = sentence.words(*where)
     if not _other_sense(sentence, name, *where):
         synonym = _RELATIONS[name]
-        form = tokens[place].form_of(synonym, "IN")
+        form = sentence.tokens[place].form_of(synonym, "IN")
         doubt = _DOUBTS.get(name, "") or _stiff(name, sentence.object_of(where[1]))
         yield Rewording(Put(*where, form), name, synonym, doubt)
 
@@ -228,32 +210,27 @@ def _stiff(name: str, noun: str) -> str:
 
 
 def _other_sense(sentence: Sentence, name: str, place: int, end: int) -> bool:
-    before = sentence.tokens[place - 1] if place else None
+    before, first = sentence.at(place - 1), sentence.at(end)
     if not sentence.starts_phrase(end):
         return True  # "walking by", "parked in between"
-    if sentence.tokens[end].tag == "NN" and name in ("under", "beneath"):
+    if first.tag == "NN" and name in ("under", "beneath"):
         return True  # "under water", "under construction"
     if name == "by":
         # "bitten on the nose by a kitten": the one who does it may stand far behind
-        deed = any(
-            token.tag == "VBN" or token.lower == "being" for token in sentence.tokens[:place]
-        )
-        itself = sentence.tokens[end].tag == "PRP"  # "by itself"
-        if before is None or deed or itself or before.lower in ("side", "up", "setup"):
+        deed = any(t.tag == "VBN" or t.lower == "being" for t in sentence.tokens[:place])
+        itself = first.tag == "PRP"  # "by itself"
+        if deed or itself or before.lower in ("side", "up", "setup", ""):
             return True
         if sentence.object_of(end) in WORDS.abstract:
             return True  # "by the side of the road"
-        return (
-            before.pos == "VERB" and sentence.lemmas[place - 1] not in WORDS.staying_near
-        )  # "passing by"
+        moving = sentence.lemmas[place - 1] not in WORDS.staying_near
+        return before.pos == "VERB" and moving  # "passing by"
     if name == "in":
-        said = before is not None and (  # "dressed in", "covered in"
-            before.tag in ("VBN", "VBD") or before.lower == "while"
-        )
+        said = before.tag in ("VBN", "VBD") or before.lower == "while"  # "dressed in"
         return said or not sentence.is_place_for(end)
     if name == "next to":
-        return before is not None and before.lower in ("right", "directly", "just")
-    return before is not None and before.lower == "from" and name in ("above", "behind", "under")
+        return before.lower in ("right", "directly", "just")
+    return before.lower == "from" and name in ("above", "behind", "under")
 
 
 # --- sayings --------------------------------------------------------------------------------------
@@ -329,10 +306,7 @@ def _found(sentence: Sentence) -> Iterator[tuple[str, Rewording]]:
 
 
 def _matches(sentence: Sentence, place: int, words: Sequence[str]) -> bool:
-    tokens = sentence.tokens
-    return place + len(words) <= len(tokens) and all(
-        tokens[place + i].lower == words[i] for i in range(1, len(words))
-    )
+    return all(sentence.word(place + i) == words[i] for i in range(1, len(words)))
 
 
 def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Rewording | None:
@@ -353,25 +327,21 @@ def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Rewording
 
 
 def _suits(sentence: Sentence, start: int, end: int, saying: Saying) -> bool:
-    tokens = sentence.tokens
     if saying.object and not _is(sentence.object_of(end), saying.object):
         return False
-    if saying.follows:
-        after = tokens[end] if end < len(tokens) else None
-        if saying.follows.isdisjoint((sentence.word(end), after.tag if after else "")):
+    before, after = sentence.at(start - 1), sentence.at(end)
+    if start and before.lower in saying.unless:
+        return False
+    said = {
+        "follows": (after.lower, after.tag),
+        "needs": sentence.lemmas,
+        "verb": (_verb_before(sentence, start),),
+        "after": (before.pos, before.lower, sentence.lemmas[start - 1]) if start else (),
+    }
+    for condition, words in said.items():
+        asked: frozenset[str] = getattr(saying, condition)
+        if asked and asked.isdisjoint(words):
             return False
-    if saying.needs and saying.needs.isdisjoint(sentence.lemmas):
-        return False
-    if start and tokens[start - 1].lower in saying.unless:
-        return False
-    if saying.verb and _verb_before(sentence, start) not in saying.verb:
-        return False
-    before = tokens[start - 1] if start else None
-    if saying.after and (
-        before is None
-        or saying.after.isdisjoint((before.pos, before.lower, sentence.lemmas[start - 1]))
-    ):
-        return False
     return not saying.subject or _is_subject(sentence, start, saying.subject)
 
 
@@ -392,4 +362,4 @@ def _is_subject(sentence: Sentence, place: int, names: frozenset[str]) -> bool:
     before = place - 1
     while before > 0 and tokens[before].pos in ("AUX", "ADV") and tokens[before].lower != "being":
         before -= 1
-    return before >= 0 and tokens[before].tag in NOUNS and _is(sentence.lemmas[before], names)
+    return sentence.at(before).tag in NOUNS and _is(sentence.lemmas[before], names)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -32,14 +33,10 @@ _DO: Final = {"VBZ": "does not", "VBP": "do not", "VBD": "did not"}
 @rule("crepe-negate", "negative", "3")
 def crepe_negate(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     """a verb, a possession or the whole caption denied"""
-    if any(token.lower in WORDS.denials for token in sentence.tokens):
+    if sentence.has(WORDS.denials):
         return  # a second negation would make it true again
-    verbs = _verbs(sentence, clause(sentence))
-    for subtype, found in (
-        ("rel", verbs),
-        ("obj", _possessions(sentence)),
-        ("obj", _existence(sentence)),
-    ):
+    ways = (_verbs(sentence, clause(sentence)), _possessions(sentence), _existence(sentence))
+    for subtype, found in zip(("rel", "obj", "obj"), ways, strict=True):
         puts = list(found)
         rng.shuffle(puts)
         yield [Draft(sentence.rewrite(way), "negate", subtype) for way in puts]
@@ -50,15 +47,15 @@ def _verbs(sentence: Sentence, said: Clause | None) -> Iterator[list[Put]]:
     if sentence.tokens[0].lower in WORDS.quantities:
         return  # "some people are not sitting" may be true of others
     for i, token in enumerate(sentence.tokens):
-        before = sentence.tokens[i - 1] if i else None
+        before = sentence.at(i - 1).tag
         if token.tag not in (*FINITE, "MD", "VBG") or _is_open(sentence, i):
             continue
-        if token.tag in (*FINITE, "MD") and (token.pos == "AUX" or sentence.lemmas[i] == "be"):
+        if token.tag != "VBG" and (token.pos == "AUX" or sentence.lemmas[i] == "be"):
             yield [_after_auxiliary(sentence, i)]
-        elif token.tag == "VBG" and before is not None and before.tag in NOUNS:
+        elif token.tag == "VBG" and before in NOUNS:
             yield from _participle(sentence, i, said)
         elif token.pos == "VERB" and token.tag in FINITE and not _helped(sentence, i):
-            if token.tag == "VBP" and before is not None and before.tag == "NN":
+            if (token.tag, before) == ("VBP", "NN"):
                 continue  # "a bathroom counter" is no sentence
             base = inflected(sentence.lemmas[i], "VB")
             yield [Put(i, i + 1, f"{_DO[token.tag]} {base}")]
@@ -66,12 +63,12 @@ def _verbs(sentence: Sentence, said: Clause | None) -> Iterator[list[Put]]:
 
 def _after_auxiliary(sentence: Sentence, verb: int) -> Put:
     """ "is not", but "there is no dog", which is said more often than "there is not a dog"."""
-    there = verb > 0 and sentence.tokens[verb - 1].lower == "there"
-    after = sentence.tokens[verb + 1 :]
-    if there and after and not any(token.tag == "CC" for token in after):
-        if after[0].lower in ("a", "an"):
+    after = sentence.at(verb + 1)
+    joined = any(token.tag == "CC" for token in sentence.tokens[verb + 1 :])
+    if sentence.word(verb - 1) == "there" and not joined:
+        if after.lower in ("a", "an"):
             return Put(verb + 1, verb + 2, "no")
-        if after[0].tag in NOUNS:
+        if after.tag in NOUNS:
             return Put(verb + 1, verb + 1, "no")
     return Put(verb + 1, verb + 1, "not")
 
@@ -92,7 +89,7 @@ def _participle(sentence: Sentence, verb: int, said: Clause | None) -> Iterator[
             return
     if detail or phrase is None:
         return
-    both = phrase[0] > 0 and sentence.tokens[phrase[0] - 1].tag == "CC"  # "a cat and dog"
+    both = sentence.at(phrase[0] - 1).tag == "CC"  # "a cat and dog"
     be = "are" if both or is_counted(sentence, verb - 1) else "is"
     if alive or both or phrase[0] == 0:
         yield [Put(verb, verb, f"{_relative(sentence, verb - 1)} {be} not")]
@@ -106,22 +103,21 @@ def _relative(sentence: Sentence, noun: int) -> str:
 
 def _is_open(sentence: Sentence, verb: int) -> bool:
     """Whether it is not clear what is denied: "all are", "sits and eats"."""
-    tokens = sentence.tokens
-    if verb and tokens[verb - 1].lower in WORDS.quantities:
+    if sentence.word(verb - 1) in WORDS.quantities:
         return True
-    if any(token.lower == "some" for token in tokens[verb + 1 :]):
+    if sentence.has(("some",), verb + 1):
         return True  # "does not have some graffiti"
-    joints = (i for i in range(verb + 1, len(tokens) - 1) if tokens[i].tag == "CC")
-    return any(tokens[i + 1].pos in ("VERB", "AUX") for i in joints)
+    after = sentence.tokens[verb + 1 :]
+    return any(a.tag == "CC" and b.pos in ("VERB", "AUX") for a, b in pairwise(after))
 
 
 def _is_detail(sentence: Sentence, verb: int) -> bool:
     """ "with a plunger sitting next to it", or no verb: "kite flying, bathing, walking"."""
     tokens = sentence.tokens
     phrase = sentence.noun_phrase_before(verb)
-    if phrase is None or (phrase[0] and tokens[phrase[0] - 1].lower in ("with", "of", "for")):
+    if phrase is None or sentence.word(phrase[0] - 1) in ("with", "of", "for"):
         return True
-    ends = verb + 1 == len(tokens) or tokens[verb + 1].tag in ("CC", ",", ".")
+    ends = sentence.at(verb + 1).tag in ("CC", ",", ".", "")
     return ends and tokens[verb - 1].tag == "NN" and tokens[phrase[0]].tag not in ("DT", "PRP$")
 
 
@@ -129,27 +125,23 @@ def _helped(sentence: Sentence, verb: int) -> bool:
     before = verb - 1
     while before > 0 and sentence.tokens[before].tag == "RB":
         before -= 1
-    return before >= 0 and sentence.tokens[before].pos == "AUX"
+    return sentence.at(before).pos == "AUX"
 
 
 def _possessions(sentence: Sentence) -> Iterator[list[Put]]:
     """ "with a hat" becomes "who does not have a hat", or "without a hat" behind another noun."""
     for i, token in enumerate(sentence.tokens[:-1]):
-        after = sentence.tokens[i + 1]
-        before = sentence.tokens[i - 1] if i else None
-        noun = before is not None and before.tag in NOUNS
-        if token.lower == "with" and noun and after.lower in ("a", "an", "the"):
+        noun = sentence.at(i - 1).tag in NOUNS
+        if token.lower == "with" and noun and sentence.word(i + 1) in WORDS.articles:
             phrase = sentence.noun_phrase_after(i + 1)
-            rest = sentence.tokens[phrase[1] : phrase[1] + 1] if phrase else ()
-            if any(token.tag in ("CC", ",") for token in rest):
+            if phrase and sentence.at(phrase[1]).tag in ("CC", ","):
                 continue  # "without a banana and two oranges"
             yield [Put(i, i + 1, _lacking(sentence, i))]
 
 
 def _lacking(sentence: Sentence, place: int) -> str:
     """What says that the noun before "with" has not what follows."""
-    there = sentence.tokens[0].lower == "there"
-    owner = phrase_at(sentence, 2 if there else 0)
+    owner = phrase_at(sentence, 2 if sentence.word(0) == "there" else 0)
     rest = sentence.tokens[place + 1 :]
     beside = any(t.tag == "VBG" or t.lower in WORDS.behind for t in rest)
     if owner is None or owner.end != place or beside:
@@ -176,9 +168,8 @@ def _existence(sentence: Sentence) -> Iterator[list[Put]]:
 
 def _is_view(sentence: Sentence) -> bool:
     """ "a close up of a cat", "a black and white photo of a cat"."""
-    words = [token.lower for token in sentence.tokens]
-    start = words[: words.index("of")] if "of" in words else []
-    return not WORDS.views_and_scenes.isdisjoint(start)
+    of = next((i for i, token in enumerate(sentence.tokens) if token.lower == "of"), 0)
+    return sentence.has(WORDS.views_and_scenes, 0, of)
 
 
 # --- denials in other words -----------------------------------------------------------------------
@@ -187,7 +178,7 @@ def _is_view(sentence: Sentence) -> bool:
 @rule("denials", "positive", "1")
 def denials(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     """a denial in other words: "with no people", "without any people" """
-    if WORDS.denying.isdisjoint([token.lower for token in sentence.tokens]):
+    if not sentence.has(WORDS.denying):
         return
     puts = [put for i in range(len(sentence.tokens) - 1) for put in _denied(sentence, i)]
     rng.shuffle(puts)
@@ -207,7 +198,7 @@ def _denied(sentence: Sentence, place: int) -> Iterator[Put]:
     elif first.lower in WORDS.contracted and second.lower in ("not", "n't"):
         short = second.lower == "n't"
         yield Put(place, place + 2, f"{first.text} not" if short else f"{first.text}n't")
-    elif both in ("are no", "is no") and place and tokens[place - 1].lower == "there":
+    elif both in ("are no", "is no") and sentence.word(place - 1) == "there":
         if _noun_at(sentence, place + 2) == "many":
             yield Put(place, place + 2, f"{first.text}n't any")
     elif both == "no one":
@@ -226,12 +217,8 @@ def _without(sentence: Sentence, place: int) -> Iterator[Put]:
 
 def _noun_at(sentence: Sentence, place: int) -> str:
     """Whether a noun phrase without an article begins here: "many", "mass", or none."""
-    tokens = sentence.tokens
-    if (
-        place >= len(tokens)
-        or tokens[place].tag in (*DETERMINERS, "IN", "TO")
-        or tokens[place].lower in WORDS.much
-    ):
+    token = sentence.at(place)
+    if token.tag in (*DETERMINERS, "IN", "TO", "") or token.lower in WORDS.much:
         return ""
     phrase = phrase_at(sentence, place)
     if phrase is None:

@@ -48,7 +48,6 @@ _SLIDING: Final = ("ski", "snow", "sled", "slid")
 
 
 _LIKELIEST: Final = 12  # nouns that are tried in the place of one
-_BEFORE_NOUNS: Final = ("DT", "CD", "PRP$")
 
 
 class Slot(NamedTuple):
@@ -73,9 +72,9 @@ def siblings(sentence: Sentence) -> list[Choice]:
         where = sentence.whole(noun)
         before = "".join(f"{token.lower} " for token in tokens[where[0] : noun])
         slot = Slot(where, before + lemmas[noun], "NOUN", "obj")
-        of = noun + 1 < len(tokens) and tokens[noun + 1].lower == "of"  # "a cup of": a measure
-        name = noun and lexicon.is_listed(f"{tokens[noun - 1].lower} {lemmas[noun]}")  # "hot dog"
-        odd = where[0] and tokens[where[0] - 1].lower == "a" and tokens[noun].tag == "NNS"
+        of = sentence.word(noun + 1) == "of"  # "a cup of": a measure
+        name = lexicon.is_listed(f"{sentence.word(noun - 1)} {lemmas[noun]}")  # "hot dog"
+        odd = sentence.word(where[0] - 1) == "a" and tokens[noun].tag == "NNS"
         if of or name or odd or lemmas.count(lemmas[noun]) > 1 or not fitting.is_thing(slot.word):
             continue
         fits = _Surroundings.of(sentence, slot)
@@ -109,16 +108,11 @@ class _Company(NamedTuple):
         tokens, (start, end) = sentence.tokens, where
         left = [token for token in tokens[:start] if _is_bone(token)][-2:]
         right = [token for token in tokens[end:] if _is_bone(token)][:2]
-        before: tuple[str, ...] = ()
-        after: tuple[str, ...] = ()
-        if left and left[-1].tag in ("IN", "TO", "RP"):
-            before = tuple(token.lower for token in left)
-        elif left and left[-1].pos == "VERB":
-            before = (left[-1].lower,)
-        if right and tokens[end] == right[0] and right[0].tag == "IN":
-            after = tuple(token.lower for token in right)
-        elif right and right[0].pos == "VERB":
-            after = (right[0].lower,)
+        if not (left and left[-1].tag in ("IN", "TO", "RP")):
+            left = [token for token in left[-1:] if token.pos == "VERB"]
+        if not (right and tokens[end] == right[0] and right[0].tag == "IN"):
+            right = [token for token in right[:1] if token.pos == "VERB"]
+        before, after = (tuple(token.lower for token in side) for side in (left, right))
         return cls(before, after, tokens[start], tokens[end - 1].tag)
 
     def knows(self, other: str) -> bool:
@@ -154,32 +148,28 @@ class _Surroundings(NamedTuple):
     @classmethod
     def of(cls, sentence: Sentence, slot: Slot) -> _Surroundings:
         tokens, start = sentence.tokens, slot.where[0]
-        while start and tokens[start - 1].tag in (*ADJECTIVES, "VBN", "RB", "HYPH", "CD"):
+        while sentence.at(start - 1).tag in (*ADJECTIVES, "VBN", "RB", "HYPH", "CD"):
             start -= 1
-        if start > 1 and tokens[start - 1].tag == "VBG" and tokens[start - 2].tag in _BEFORE_NOUNS:
+        before_noun = sentence.at(start - 2).tag in ("DT", "CD", "PRP$")
+        if sentence.at(start - 1).tag == "VBG" and before_noun:
             start -= 1  # "a rolling suitcase"
-        described = range(start, slot.where[0])
-        adjectives = tuple(
-            tokens[i].lower for i in described if tokens[i].tag in (*ADJECTIVES, "VBG", "VBN")
-        )
-        determiner = sentence.word(start - 1)
-        headline = not any(token.lower in ("a", "an", "the") for token in tokens)
-        countable: bool | None = determiner in ("a", "an") or None
-        if tokens[slot.where[1] - 1].tag == "NN" and not headline:
-            bare = start == 0 or tokens[start - 1].tag not in ("DT", "PRP$", "POS")
-            countable = False if bare or determiner == "some" else countable
-        elif tokens[slot.where[1] - 1].tag == "NNS":
+        described = tokens[start : slot.where[0]]
+        determiner = sentence.at(start - 1)
+        countable: bool | None = determiner.lower in ("a", "an") or None
+        if tokens[slot.where[1] - 1].tag == "NNS":
             countable = True
-        if start and tokens[start - 1].tag in ("DT", "PRP$"):
-            start -= 1
-        governor = tokens[start - 1] if start else None
+        elif sentence.has(WORDS.articles):  # no headline
+            bare = determiner.tag not in ("DT", "PRP$", "POS")
+            countable = False if bare or determiner.lower == "some" else countable
+        start -= determiner.tag in ("DT", "PRP$")
+        governor = sentence.at(start - 1)
         return cls(
             slot.word,
             countable,
-            adjectives,
-            _preposition(sentence, start - 1) if governor and governor.tag == "IN" else "",
-            sentence.lemmas[start - 1] if governor and governor.pos == "VERB" else "",
-            not any(token.lower in WORDS.gendered for token in tokens),
+            tuple(token.lower for token in described if token.tag in (*ADJECTIVES, "VBG", "VBN")),
+            _preposition(sentence, start - 1) if governor.tag == "IN" else "",
+            sentence.lemmas[start - 1] if governor.pos == "VERB" else "",
+            not sentence.has(WORDS.gendered),
             _is_listed(sentence, start, slot.where[1]),
         )
 
@@ -202,12 +192,10 @@ class _Surroundings(NamedTuple):
 
 def _is_listed(sentence: Sentence, start: int, end: int) -> bool:
     """Whether a phrase is one of several, or only said to be there: "a desk next to a printer"."""
-    tokens = sentence.tokens
     before = sentence.word(start - 1)
-    if before == "to" and start > 1:
-        before = tokens[start - 2].lower
-    after = sentence.word(end)
-    return before in WORDS.beside or before == "," or after in ("and", "or", ",")
+    if before == "to":
+        before = sentence.word(start - 2)
+    return before in WORDS.beside or before == "," or sentence.word(end) in ("and", "or", ",")
 
 
 def _fits(adjective: str, noun: str) -> bool:
@@ -242,18 +230,16 @@ def relation_slot(sentence: Sentence, place: int) -> Slot | None:
 
 def _verb_slot(sentence: Sentence, place: int) -> Slot | None:
     lemma = sentence.lemmas[place]
-    if place + 1 < len(sentence.tokens):
-        phrase = f"{lemma} {sentence.tokens[place + 1].lower}"
-        if lexicon.meanings(phrase, "VERB"):
-            return Slot((place, place + 2), phrase, "VERB", "rel")
+    phrase = f"{lemma} {sentence.word(place + 1)}"
+    if lexicon.meanings(phrase, "VERB"):
+        return Slot((place, place + 2), phrase, "VERB", "rel")
     return Slot((place, place + 1), lemma, "VERB", "rel", sentence.object_of(place + 1))
 
 
 def _fixed(sentence: Sentence, where: Range) -> bool:
     """A preposition without an object, or one that belongs to the word before it: "made of"."""
     start, end = where
-    before = sentence.tokens[start - 1] if start else None
-    if end - start == 1 and before is not None and before.tag == "VBN":
+    if end - start == 1 and sentence.at(start - 1).tag == "VBN":
         return sentence.tokens[start].lower in ("of", "by", "with", "in", "to", "for")
     return not sentence.is_place_for(end)
 
@@ -295,7 +281,7 @@ def _contradicts(sentence: Sentence, place: int, other: str) -> bool:
 
 def _is_name(sentence: Sentence, slot: Slot) -> bool:
     """ "hot dog", "flat screen": a part of a name."""
-    after = sentence.lemmas[slot.where[1]] if slot.where[1] < len(sentence.tokens) else ""
+    after = "".join(sentence.lemmas[slot.where[1] : slot.where[1] + 1])
     if lexicon.is_listed(f"{slot.word} {after}") or lexicon.is_listed(f"{slot.word} {slot.noun}"):
         return True
     meanings = lexicon.meanings(slot.word, "ADJ")
@@ -304,13 +290,12 @@ def _is_name(sentence: Sentence, slot: Slot) -> bool:
 
 def _numbers(sentence: Sentence) -> list[Choice]:
     """ "two dogs": the next numbers, unless the caption goes on to speak of the number."""
-    tokens = sentence.tokens
     found: list[Choice] = []
-    if any(token.lower in WORDS.counted for token in tokens):
+    if sentence.has(WORDS.counted):
         return found
-    for i, token in enumerate(tokens):
+    for i, token in enumerate(sentence.tokens):
         noun = sentence.noun_described(i) if token.tag == "CD" else -1
-        if token.lower in _NUMBERS and noun >= 0 and tokens[noun].tag == "NNS":
+        if token.lower in _NUMBERS and sentence.at(noun).tag == "NNS":
             place = _NUMBERS.index(token.lower)
             near = [*range(max(0, place - 2), place), *range(place + 1, place + 3)]
             slot = Slot((i, i + 1), token.lower, "NUM", "count", sentence.name_of(noun))
@@ -343,7 +328,7 @@ def _places(sentence: Sentence, slot: Slot) -> Iterator[str]:
     phrase = sentence.noun_phrase_after(end)
     if phrase is None or start == 0 or tokens[phrase[1] - 1].tag == "NN" == tokens[end].tag:
         return  # "on bank", "in bed"
-    if phrase[1] < len(tokens) and tokens[phrase[1]].lower in ("of", "'s"):
+    if sentence.word(phrase[1]) in ("of", "'s"):
         return
     before = start - 1
     while before and tokens[before].tag in ("RB", "RP"):
@@ -378,41 +363,34 @@ def _subject(sentence: Sentence, end: int) -> str:
 
 def _doings(sentence: Sentence, slot: Slot) -> Iterator[str]:
     tokens, start = sentence.tokens, slot.where[0]
-    if tokens[start].tag == "VBN" or (tokens[start].tag == "VBG" and _inside(sentence, start)):
+    inside = sentence.at(start - 1).tag in ("DT", "JJ", "IN", "PRP$", "CD")  # "a walking man"
+    if tokens[start].tag == "VBN" or (tokens[start].tag == "VBG" and inside):
         return
     subject = _subject(sentence, start)
     verbs = {sentence.lemmas[i] for i, token in enumerate(tokens) if token.pos == "VERB"}
     rest = verbs - {slot.word.partition(" ")[0]}
     for other in _done(sentence, slot, subject):
         # "lying on a beach trying to catch": with what else is done, one can sit or stand
-        if (
-            not rest
-            or (other in ("sit", "stand") and rest <= WORDS.calm)
-            or other not in WORDS.replaced_postures
-        ):
+        calm = other in ("sit", "stand") and rest <= WORDS.calm
+        if not rest or calm or other not in WORDS.replaced_postures:
             yield other
 
 
 def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
-    tokens, end = sentence.tokens, slot.where[1]
-    after = tokens[end] if end < len(tokens) else None
-    if after is None or after.lower in ("and", ",", ".", "while"):
+    end = slot.where[1]
+    after = sentence.at(end)
+    if after.lower in ("and", ",", ".", "while", ""):
         yield from fitting.doings_for(slot.word, subject, "", "")
     elif sentence.starts_phrase(end):
         phrase = sentence.noun_phrase_after(end)
-        end = phrase[1] if phrase is not None else len(tokens)
-        rest = tokens[end] if end < len(tokens) else None
-        said = rest is not None and (  # "a pizza being served", "a board down a ramp"
-            rest.tag in ("VBG", "VBN") or rest.lower in WORDS.paths | {"from", "to"}
-        )
-        if phrase is not None and not said and not sentence.starts_phrase(end):
+        if phrase is None:
+            return
+        rest = sentence.at(phrase[1])
+        # "a pizza being served", "a board down a ramp"
+        said = rest.tag in ("VBG", "VBN") or rest.lower in WORDS.paths | {"from", "to"}
+        if not said and not sentence.starts_phrase(phrase[1]):
             yield from fitting.verbs_for(slot.word, sentence.name_of(phrase[1] - 1), subject)
-    elif after.tag == "IN" and after.lower not in WORDS.particles - {
-        "around",
-        "over",
-        "down",
-        "up",
-    }:
+    elif after.tag == "IN" and after.lower not in WORDS.particles - _OF_PATHS:
         where = prepositions().at(sentence, end)
         if where is not None and sentence.starts_phrase(where[1]):
             place = sentence.object_of(where[1])
@@ -421,9 +399,7 @@ def _done(sentence: Sentence, slot: Slot, subject: str) -> Iterator[str]:
             yield from fitting.doings_for(slot.word, subject, after.lower, place)
 
 
-def _inside(sentence: Sentence, verb: int) -> bool:
-    """ "a walking man"."""
-    return verb > 0 and sentence.tokens[verb - 1].tag in ("DT", "JJ", "IN", "PRP$", "CD")
+_OF_PATHS: Final = frozenset({"around", "over", "down", "up"})
 
 
 # --- drafts ------------------------------------------------------------------------------------
@@ -451,13 +427,8 @@ def _tag(sentence: Sentence, slot: Slot) -> str:
 @rule("crepe-replace", "negative", "4")
 def crepe_replace(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator[Ways]:
     """a thing, an attribute, a number or a relation replaced by an opposite or a sibling"""
-    for choices in (
-        siblings(sentence),
-        _attributes(sentence),
-        _numbers(sentence),
-        _relations(sentence),
-    ):
-        if choices:
+    for find in (siblings, _attributes, _numbers, _relations):
+        if choices := find(sentence):
             yield _ways(sentence, choices, rng)
 
 

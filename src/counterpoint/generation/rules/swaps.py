@@ -42,6 +42,8 @@ _TRIES: Final = 6  # pairs of spans that are tried per text
 _BLANK: Final = re.compile(r"\s+")
 _SHUFFLES_TRIED: Final = 3  # a shuffle of a short caption is often the caption itself
 _NAMES: Final = frozenset({*NOUNS, "NNP", "NNPS"})
+_LETTERS: Final = {"VERB": "v", "ADV": "d", "AUX": "x"}
+_VERB_PHRASE: Final = re.compile("v?d*x*v+")
 
 
 def _chunks(sentence: Sentence) -> list[Range]:
@@ -52,13 +54,10 @@ def _single(fits: Callable[[Token], bool]) -> Callable[[Sentence], list[Range]]:
     """Words of one kind, but not parts of a hyphenated one."""
 
     def found(sentence: Sentence) -> list[Range]:
-        tokens = sentence.tokens
         return [
             (i, i + 1)
-            for i, token in enumerate(tokens)
-            if fits(token)
-            and not (i and tokens[i - 1].tag == "HYPH")
-            and not (i + 1 < len(tokens) and tokens[i + 1].tag == "HYPH")
+            for i, token in enumerate(sentence.tokens)
+            if fits(token) and not sentence.in_hyphens(i)
         ]
 
     return found
@@ -66,33 +65,8 @@ def _single(fits: Callable[[Token], bool]) -> Callable[[Sentence], list[Range]]:
 
 def verb_phrases(sentence: Sentence) -> list[Range]:
     """Longest runs of the form VERB? ADV* AUX* VERB+."""
-    pos = [token.pos for token in sentence.tokens]
-    found, place = [], 0
-    while place < len(pos):
-        end = _verb_phrase_end(pos, place)
-        if end > place:
-            found.append((place, end))
-        place = max(end, place + 1)
-    return found
-
-
-def _verb_phrase_end(pos: Sequence[str], start: int) -> int:
-    """Where the longest phrase that begins here ends; `start` if none does."""
-    longest = start
-    for first in (1, 0):  # with the optional verb, and without
-        place = start + first
-        if first and (start >= len(pos) or pos[start] != "VERB"):
-            continue
-        while place < len(pos) and pos[place] == "ADV":
-            place += 1
-        while place < len(pos) and pos[place] == "AUX":
-            place += 1
-        verbs = place
-        while place < len(pos) and pos[place] == "VERB":
-            place += 1
-        if place > verbs:
-            longest = max(longest, place)
-    return longest
+    kinds = "".join(_LETTERS.get(token.pos, "-") for token in sentence.tokens)
+    return [match.span() for match in _VERB_PHRASE.finditer(kinds)]
 
 
 Spans = Callable[[Sentence], list[Range]]
@@ -199,13 +173,12 @@ def _bound(sentence: Sentence) -> Iterator[_Bound]:
 
 def _is_joined(sentence: Sentence, place: int) -> bool:
     """A part of "black and white", "dark blue" or "blue-green"."""
-    tokens = sentence.tokens
     for step in (-1, 1):
-        near = [tokens[i] for i in (place + step, place + 2 * step) if 0 <= i < len(tokens)]
-        if near and (near[0].lower == "-" or near[0].lower in WORDS.shades):
+        near, other = sentence.word(place + step), sentence.at(place + 2 * step)
+        if near == "-" or near in WORDS.shades:
             return True
-        if len(near) == 2 and near[0].lower in ("and", "or", ",", "&"):
-            return near[1].tag in ADJECTIVES or bool(lexicon.meanings(near[1].lower, "ADJ"))
+        if other.text and near in ("and", "or", ",", "&"):
+            return other.tag in ADJECTIVES or bool(lexicon.meanings(other.lower, "ADJ"))
     return False
 
 
@@ -224,8 +197,7 @@ def _can_exchange(sentence: Sentence, a: _Bound, b: _Bound) -> bool:
 
 def _is_sum(sentence: Sentence, number: _Bound) -> bool:
     """Whether what was counted is listed behind it: "four animals, a leopard and three bears"."""
-    after = sentence.tokens[number.noun + 1 : number.noun + 2]
-    return any(token.lower in _LISTS for token in after)
+    return sentence.word(number.noun + 1) in _LISTS
 
 
 Words = list[str]
@@ -252,15 +224,13 @@ def other_words(words: Words, tags: Sequence[str], rng: Random) -> Words:
     return _permuted(words, [i for i, tag in enumerate(tags) if tag not in kept], rng)
 
 
-def within_trigrams(words: Words, tags: Sequence[str], rng: Random) -> Words:
+def within_trigrams(words: Words, _tags: Sequence[str], rng: Random) -> Words:
     """Each three words in a row change places among themselves."""
-    del tags
     return [word for three in _threes(words) for word in rng.sample(three, len(three))]
 
 
-def trigrams(words: Words, tags: Sequence[str], rng: Random) -> Words:
+def trigrams(words: Words, _tags: Sequence[str], rng: Random) -> Words:
     """Threes of words change places, and stay as they are inside."""
-    del tags
     threes = _threes(words)
     return [word for three in rng.sample(threes, len(threes)) for word in three]
 
@@ -282,8 +252,16 @@ def shuffle(sentence: Sentence, _vocabulary: Vocabulary, rng: Random) -> Iterato
     """words in another order, in four ways"""
     words, tags, ending = _words(sentence)
     blanks = _BLANK.findall(sentence.text.strip())[: len(words) - 1]  # double spaces are kept
+    high = sentence.tokens[0].text[:1].isupper()
+
+    def ways(shuffle: Shuffle) -> Ways:
+        for _ in range(_SHUFFLES_TRIED):
+            pieces = zip(shuffle(words, tags, rng), (*blanks, ending), strict=True)
+            text = "".join(word + after for word, after in pieces)
+            yield Draft(text[:1].upper() + text[1:] if high else text, "shuffle")
+
     for shuffle in SHUFFLES if len(words) > 1 else ():
-        yield _ways(sentence, (shuffle, words, tags), blanks, ending, rng)
+        yield ways(shuffle)
 
 
 def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
@@ -308,18 +286,3 @@ def _words(sentence: Sentence) -> tuple[Words, list[str], str]:
         tags.pop()
         ending = " " + ending
     return words, tags, ending
-
-
-def _ways(
-    sentence: Sentence,
-    how: tuple[Shuffle, Words, Sequence[str]],
-    blanks: Sequence[str],
-    ending: str,
-    rng: Random,
-) -> Ways:
-    high = sentence.tokens[0].text[:1].isupper()
-    shuffle, words, tags = how
-    for _ in range(_SHUFFLES_TRIED):
-        pieces = zip(shuffle(words, tags, rng), (*blanks, ending), strict=True)
-        text = "".join(word + after for word, after in pieces)
-        yield Draft(text[:1].upper() + text[1:] if high else text, "shuffle")

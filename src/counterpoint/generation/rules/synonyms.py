@@ -21,6 +21,7 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
+    DETERMINERS,
     NOUNS,
     Phrases,
     Put,
@@ -84,9 +85,7 @@ def is_repeated(sentence: Sentence, where: Range, word: str, synonym: str) -> bo
 
 def is_joined(sentence: Sentence, place: int) -> bool:
     """A part of "black and white", of "dark blue" or of "blue-green"."""
-    tokens = sentence.tokens
-    around = [tokens[i].lower for i in (place - 1, place + 1) if 0 <= i < len(tokens)]
-    return any(word in WORDS.colour_joints for word in around)
+    return any(sentence.word(i) in WORDS.colour_joints for i in (place - 1, place + 1))
 
 
 _NAMES: Final = NOUNS | ADJECTIVES
@@ -96,7 +95,6 @@ _NAMES: Final = NOUNS | ADJECTIVES
 
 
 _SPARE: Final = 4.0  # of a hundred captions, those that may get an edit if they get no other text
-_PARTS: Final = NOUNS | {"VB", "VBP"}
 
 
 def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
@@ -130,58 +128,49 @@ def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording
             # Not "a pair of pair of scissors"; a plural is replaced by a plural.
             if name in synonym.text.split() or (is_plural(name) != is_plural(synonym.text)):
                 continue
-            if not _odd(sentence, where, synonym.text):
+            before = sentence.word(where[0] - 1)
+            police = before in ("business", "snow", "police") or "woman" in sentence.lemmas
+            if not (police and synonym.text == "guy"):
                 yield from _put(sentence, where, name, synonym, tag)
 
 
 def _name(sentence: Sentence, noun: int) -> tuple[Range | None, str]:
     """The noun with its name: "cell phone", "pants"; none for a part of a compound."""
-    tokens, lemma = sentence.tokens, sentence.lemmas[noun]
-    if noun and (tokens[noun - 1].lower, lemma) in _pairs():
-        inside = noun > 1 and tokens[noun - 2].tag in NOUNS
-        return (None if inside else (noun - 1, noun + 1)), f"{tokens[noun - 1].lower} {lemma}"
+    token, lemma = sentence.tokens[noun], sentence.lemmas[noun]
+    pair = f"{sentence.word(noun - 1)} {lemma}"
+    if lexicon.meanings(pair):
+        inside = sentence.at(noun - 2).tag in NOUNS
+        return (None if inside else (noun - 1, noun + 1)), pair
     if _in_compound(sentence, noun):
         return None, ""
-    plural = tokens[noun].tag == "NNS" and lexicon.meanings(tokens[noun].lower, "NOUN")
-    return (noun, noun + 1), tokens[noun].lower if plural else lemma
-
-
-@cache
-def _pairs() -> frozenset[tuple[str, str]]:
-    """The nouns of two words in the lexicon."""
-    every = (word for field in lexicon.fields().values() for m in field for word in m.offered)
-    names = (tuple(word.split()) for word in every)
-    return frozenset((name[0], name[1]) for name in names if len(name) == 2)
+    plural = token.tag == "NNS" and lexicon.meanings(token.lower, "NOUN")
+    return (noun, noun + 1), token.lower if plural else lemma
 
 
 def _in_compound(sentence: Sentence, noun: int) -> bool:
     """ "fire truck" is not "fire lorry", "baby blue" is a colour."""
-    tokens = sentence.tokens
-    if noun and tokens[noun - 1].tag in _PARTS:
+    if sentence.at(noun - 1).tag in (*NOUNS, "VB", "VBP"):
         return True
-    after = tokens[noun + 1 : noun + 3]
-    colour = len(after) == 2 and after[0].tag in ADJECTIVES
-    return colour and (after[1].tag in NOUNS or after[1].tag == "CC")
+    adjective, after = sentence.at(noun + 1), sentence.at(noun + 2)
+    return adjective.tag in ADJECTIVES and after.tag in (*NOUNS, "CC")
 
 
 def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
     """Whether a noun stands for something else here, or in a set phrase."""
-    start, end = where
-    tokens, lemmas = sentence.tokens, sentence.lemmas
-    after = sentence.word(end)
-    before = sentence.word(start - 1)
+    start, lemmas = where[0], sentence.lemmas
+    before, after = sentence.word(start - 1), sentence.word(where[1])
     if name == "night":
         return before != "at"  # not "a dark nighttime"
     if name == "ocean":
-        return before == "at" or (start > 1 and tokens[start - 2].lower == "at")
+        return "at" in (before, sentence.word(start - 2))
     if name in ("center", "centre"):
-        return start < 2 or tokens[start - 2].lower != "in" or before != "the"
+        return sentence.word(start - 2) != "in" or before != "the"
     if name == "tie":
         return before == "and"  # "a suit and tie"
     if name == "luggage":
         return "bag" in lemmas
     if name == "counter":
-        return "on" not in {token.lower for token in tokens[max(0, start - 3) : start]}
+        return not sentence.has(("on",), max(0, start - 3), start)
     if name == "car":
         return not WORDS.rails.isdisjoint(lemmas)  # those of a train
     if name in ("father", "mother", "dad", "mom"):
@@ -191,14 +180,6 @@ def _other_sense(sentence: Sentence, where: Range, name: str) -> bool:
     if name in ("man", "woman", "lady"):
         return after in ("of", "and", "'s") or before in ("and", "old", "elderly", "older")
     return name == "drink" and after == "of"
-
-
-def _odd(sentence: Sentence, where: Range, synonym: str) -> bool:
-    """Whether the new word does not fit the words around it."""
-    before = sentence.word(where[0] - 1)
-    if synonym == "guy":
-        return before in ("business", "snow", "police") or "woman" in sentence.lemmas
-    return False
 
 
 def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording]:
@@ -213,15 +194,15 @@ def _adjective_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewor
 
 def _is_fixed(sentence: Sentence, place: int, noun: str) -> bool:
     """ "the back ground", "middle aged", "medium sized"; no "littler", no "a little help"."""
-    tokens, lemma = sentence.tokens, sentence.lemmas[place]
-    after = sentence.word(place + 1)
-    if lemma in ("back", "rear") or tokens[place].tag in ("JJR", "JJS"):
+    lemma = sentence.lemmas[place]
+    before, after = sentence.word(place - 1), sentence.word(place + 1)
+    if lemma in ("back", "rear") or sentence.tokens[place].tag in ("JJR", "JJS"):
         return True
-    if after in ("sized", "size", "colored", "coloured", "haired") or (
-        place and tokens[place - 1].lower in ("middle", "well", "very", "so", "too", "wide")
-    ):
+    if after in ("sized", "size", "colored", "coloured", "haired"):
         return True
-    if lemma == "assorted" and place and tokens[place - 1].lower in ("some", "other", "all"):
+    if before in ("middle", "well", "very", "so", "too", "wide"):
+        return True
+    if lemma == "assorted" and before in ("some", "other", "all"):
         return True
     if lemma in WORDS.sizes and noun in WORDS.amounts:
         return True
@@ -241,10 +222,9 @@ def _relation_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Reword
         slot = relation_slot(sentence, i)
         if slot is None or (token.tag in ("VBN", "VBD") and lexicon.meanings(token.lower, "ADJ")):
             continue  # "a closed door", "a door closed by a man": one edit has one subtype
-        after = sentence.tokens[slot.where[1]] if slot.where[1] < len(sentence.tokens) else None
-        if after is not None and after.tag in NOUNS and slot.word in WORDS.before_bare_nouns:
+        if sentence.at(slot.where[1]).tag in NOUNS and slot.word in WORDS.before_bare_nouns:
             continue  # "inside case of", "under construction"
-        if i and sentence.tokens[i - 1].lower == "from" and slot.pos == "ADP":
+        if sentence.word(i - 1) == "from" and slot.pos == "ADP":
             continue  # "from inside a car"
         if slot.word in WORDS.other_methods:
             continue
@@ -271,7 +251,7 @@ def _misplaced(sentence: Sentence, word: str, synonym: str, noun: str) -> bool:
     if synonym == "atop":
         return "topped" in sentence.text  # "atop a table topped with fruits"
     if synonym == "inside":
-        return any(token.lower == "outdoor" for token in sentence.tokens)
+        return sentence.has(("outdoor",))
     return word == "next to" and synonym == "near"  # one of the map
 
 
@@ -310,7 +290,6 @@ _AMOUNTS: Final[dict[str, list[str]]] = TABLES["amounts_before_plurals"]
 _ANYWHERE: Final[dict[str, list[str]]] = TABLES["anywhere"]
 # Of captions with these words, the share in which they are replaced.
 _KEPT: Final = {"two": 0.2, "three": 0.5, "several": 0.5}
-_STARTS: Final = frozenset({"DT", "PRP$", "CD", "PDT", "IN", "TO"})
 _PHRASES: Final = (*_AMOUNTS, *_ANYWHERE, *_NUMBERS, *_DIGITS)
 _KNOWN: Final = Phrases(_PHRASES)
 _FIRST: Final = frozenset(phrase.split()[0] for phrase in _PHRASES) - {"a", "an"}
@@ -337,18 +316,15 @@ def determiners(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator
 
 def _may_start(sentence: Sentence, place: int) -> bool:
     """Every caption has an "a": a look at the next word saves most of the search."""
-    tokens = sentence.tokens
-    word = tokens[place].lower
-    if word in ("a", "an"):
-        return place + 1 < len(tokens) and tokens[place + 1].lower in _SECOND
-    return word in _FIRST
+    word = sentence.word(place)
+    return sentence.word(place + 1) in _SECOND if word in ("a", "an") else word in _FIRST
 
 
 def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, float]]:
     tokens = sentence.tokens
     name = sentence.words(start, end)
-    before = tokens[start - 1].tag if start else ""
-    if start and tokens[start - 1].lower in ("so", "too", "how", "as", "very"):
+    before, after = sentence.at(start - 1), sentence.at(end).tag
+    if before.lower in ("so", "too", "how", "as", "very"):
         return  # "so many"
     if start == 0 and name in _DIGITS:
         return  # a figure does not say whether a sentence begins with a capital
@@ -357,11 +333,10 @@ def _amounts(sentence: Sentence, start: int, end: int) -> Iterator[tuple[Put, fl
     others: Sequence[str]
     if name in _ANYWHERE:
         others = _ANYWHERE[name]
-    elif end == len(tokens) or tokens[end].tag == "HYPH" or before in ("HYPH", "DT", "PRP$"):
+    elif after in ("", "HYPH") or before.tag in ("HYPH", "DT", "PRP$"):
         return
     else:
         others = _of_plural(sentence, name, end)
-    after = tokens[end].tag if end < len(tokens) else ""
     if name == "all of the" and after not in (*NOUNS, *ADJECTIVES):
         return
     for other in others:
@@ -374,7 +349,7 @@ def _of_plural(sentence: Sentence, name: str, place: int) -> Sequence[str]:
     phrase = phrase_at(sentence, place)
     if phrase is None or not is_counted(sentence, phrase.noun):
         return ()
-    if sentence.tokens[place].tag in _STARTS:
+    if sentence.tokens[place].tag in (*DETERMINERS, "IN", "TO"):
         return ()
     alive = is_alive(sentence.lemmas[phrase.noun])
     number = _NUMBERS.get(name, _DIGITS.get(name, ""))
