@@ -45,7 +45,8 @@ from counterpoint._util.processes import NICE
 from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Setting, TrainingData, _cores
-from counterpoint.training.data.samples import Samples, decode
+from counterpoint.training.data.samples import Samples
+from counterpoint.training.data.table import decode
 from counterpoint.training.data.world import WorldData
 from counterpoint.training.logs import Meter
 from counterpoint.training.recipe import DataConfig

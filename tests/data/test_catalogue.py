@@ -14,7 +14,6 @@ from counterpoint._util.untrusted import inside
 from counterpoint.benchmarks.registry import BENCHMARKS
 from counterpoint.data.sources import (
     ArchiveSource,
-    File,
     FileSource,
     HubSource,
     ImageSource,
@@ -24,7 +23,6 @@ from counterpoint.data.sources import (
     get_source,
     needs,
     presence,
-    read_catalogue,
 )
 
 SOURCES = catalogue().sources.values()
@@ -68,12 +66,6 @@ def test_every_source_is_sound():
             assert mirrors
 
 
-def test_annotations_are_no_images():
-    for needed in catalogue().benchmarks.values():
-        assert needed.annotations
-        assert not any(isinstance(source, ImageSource) for source in needed.annotations)
-
-
 ADDRESSES = {
     ("sugarcrepe", "add_att.json"): "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/"
     "0047054b243992f0fad63d6f64f7544862daf846/data/add_att.json",
@@ -88,13 +80,6 @@ def test_addresses():
         assert isinstance(source, FileSource)
         [file] = [one for one in source.files if one.name == name]
         assert source.urls(file)[0] == url
-
-
-def test_names_are_quoted_in_addresses():
-    source = FileSource(
-        id="s", what="w", target="t", files=(File("a b#c.json"),), mirrors=("http://h/{name}",)
-    )
-    assert source.urls(source.files[0]) == ("http://h/a%20b%23c.json",)
 
 
 def test_sums_are_those_of_files_that_are_at_hand():
@@ -121,31 +106,6 @@ def test_unknown_names_are_guessed_at():
 
 # --- reading -----------------------------------------------------------------------------------
 
-SOUND = """
-[sources.a]
-kind = "files"
-what = "a"
-target = "a"
-mirrors = ["https://host/{name}"]
-files = ["one.json", { name = "two.json", size = 2 }]
-
-[benchmarks."b"]
-annotations = ["a"]
-"""
-
-
-def test_a_catalogue_is_read():
-    found = read_catalogue(SOUND)
-    [source] = found.benchmarks["b"].annotations
-    assert source == FileSource(
-        id="a",
-        what="a",
-        target="a",
-        mirrors=("https://host/{name}",),
-        files=(File("one.json"), File("two.json", 2)),
-    )
-    assert source.kind == "files" and source.size is None
-
 
 # --- paths and presence ------------------------------------------------------------------------
 
@@ -154,10 +114,6 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path):
     for name in ("../x", "a/../../x", "/etc/passwd", "..", "", ".", "a\\..\\x", "C:/x", "a\0b"):
         with raises("E-PATH-OUTSIDE", tmp_path):
             inside(tmp_path, name)
-
-
-def test_names_that_stay_are_joined(tmp_path):
-    assert inside(tmp_path, "a/b c/..d.jpg") == tmp_path / "a" / "b c" / "..d.jpg"
 
 
 def test_presence_counts_what_is_there(tmp_path):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from data_catalogue import SUBSETS, lay, no_server, server
 from http_server import Server
 from typer.testing import CliRunner
 
 from counterpoint.cli.data import app
-from counterpoint.images import scheme_of
 
 __all__ = ["no_server", "server"]  # fixtures
 
@@ -91,18 +89,3 @@ def test_ls_shows_what_is_there(tmp_path):
     expected = ["negbench", "negbench/retrieval", "sugarcrepe", "sugarcrepe-pp", "visla"]
     expected += ["vsr", "whatsup/coco"]
     assert rows["coco-val2017"]["benchmarks"] == expected
-
-
-@pytest.mark.parametrize(
-    ("reference", "file"),
-    [
-        ("coco/val2017/1.jpg", "coco/val2017/1.jpg"),
-        ("world:3r2", None),
-        ("text:a cat: it sits", None),
-        ("parquet:bivlc/a.parquet#image/3", None),
-        ("shuffle-patches:7:coco/val2014/1.jpg", "coco/val2014/1.jpg"),
-        ("shuffle-rows:7:parquet:bivlc/a.parquet#image/3", None),
-    ],
-)
-def test_references_with_a_scheme_have_no_file_of_their_own(reference, file):
-    assert scheme_of(reference).image_path(reference) == file

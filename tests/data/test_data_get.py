@@ -76,12 +76,6 @@ def test_an_image_whose_folder_is_not_known_is_found_in_the_other(server, tmp_pa
     assert not (tmp_path / "pictures/first/7.jpg").exists()
 
 
-def test_an_image_that_is_nowhere_is_told_of(server, tmp_path):
-    report = run("plain", tmp_path, "pictures/first/8.jpg")
-    [failure] = report.failures
-    assert failure.path == tmp_path / "pictures/second/8.jpg" and failure.absent
-
-
 def test_a_server_that_is_busy_is_no_reason_to_look_elsewhere(server, tmp_path):
     server.put("first/9.jpg", b"", always=says(503))
     report = run("plain", tmp_path, "pictures/first/9.jpg")
@@ -194,12 +188,6 @@ def test_an_archive_is_fetched_once_and_not_kept(server, tmp_path):
     assert paths(server).count("/images.zip") == 1
 
 
-def test_images_of_an_archive_may_have_come_otherwise(server, tmp_path):
-    lay(tmp_path, "zipped/images/1.jpg")
-    assert run("zipped", tmp_path, "zipped/images/1.jpg").complete
-    assert "/images.zip" not in paths(server)
-
-
 def test_an_archive_that_somebody_brought_is_used_and_left(no_server, tmp_path):
     lay(tmp_path, "zipped/images.zip", content=zipped("images/1.jpg"))
     report = run("whole/zip", tmp_path)
@@ -263,16 +251,6 @@ def test_half_a_set_does_not_pass_for_a_whole_one(no_server, tmp_path, monkeypat
     whole = []
     monkeypatch.setattr(get_module, "fetch_dataset", lambda *_: whole.append(1))
     assert run("hubbed", tmp_path).complete and whole == [1]
-
-
-def test_files_put_there_by_hand_after_a_refusal_are_enough(no_server, tmp_path, monkeypatch):
-    def refuse(*_: object) -> None:
-        raise DataError("E-TERMS-NOT-ACCEPTED", "accept its terms.")
-
-    monkeypatch.setattr(get_module, "fetch_dataset", refuse)
-    assert not run("hubbed", tmp_path).complete
-    lay(tmp_path, "hubbed/examples.jsonl")
-    assert run("hubbed", tmp_path).complete
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(no_server, tmp_path):

@@ -122,11 +122,6 @@ def test_a_pipe_is_not_waited_for(reference: str, tmp_path: Path) -> None:
     assert refused(tmp_path, reference).code == "E-IMAGE-UNREADABLE"
 
 
-@pytest.mark.parametrize("reference", [".", "parquet:.#image/0"])
-def test_a_folder_is_not_read(reference: str, tmp_path: Path) -> None:
-    refused(tmp_path, reference)
-
-
 def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "large.png").open("wb") as file:
         file.truncate(files.MAX_BYTES + 1)

@@ -105,16 +105,6 @@ def test_a_warm_store_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert reads.names == [] and np.isfinite(judged.scores).all()
 
 
-def test_the_seeds_of_a_picture_are_read_for_one_digest(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noise(9).save(tmp_path / "a.png")
-    reads = Reads(monkeypatch)
-    for seed in range(5):
-        picture(tmp_path, f"shuffle-rows:{seed}:a.png").key(store)
-    assert reads.names == ["a.png"]
-
-
 @pytest.mark.parametrize("text", ["a dog", "a/b", "..", "one\nand two", "x" * 5000, "ends here."])
 def test_a_text_is_no_picture(tmp_path: Path, store: Store, text: str) -> None:
     assert refusal(tmp_path, f"text:{text}", store) == "E-IMAGE-IS-TEXT"

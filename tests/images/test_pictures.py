@@ -54,20 +54,6 @@ def test_the_key_is_of_the_content_and_not_of_the_path(root: Path, store: Store)
     assert picture(root, "c.png").key(store) not in keys
 
 
-def test_the_key_does_not_depend_on_times_or_on_the_store(root: Path, tmp_path: Path) -> None:
-    with Store(tmp_path / "first") as first:
-        before = picture(root, "a.png").key(first)
-        os.utime(root / "a.png", (1, 1))
-        assert picture(root, "a.png").key(first) == before
-    with Store(tmp_path / "second") as second:
-        assert picture(root, "a.png").key(second) == before
-
-
-def test_the_key_depends_on_the_crop(root: Path, store: Store) -> None:
-    boxes = [None, (0, 0, 9, 7), (0, 0, 7, 9), (1, 0, 9, 7), (0, 1, 9, 7)]
-    assert len({picture(root, "a.png", box).key(store) for box in boxes}) == len(boxes)
-
-
 def test_a_file_that_changes_has_another_key(root: Path, store: Store) -> None:
     file = root / "a.png"
     data = file.read_bytes()
@@ -108,22 +94,7 @@ def test_a_scene_has_its_own_key(store: Store, monkeypatch: pytest.MonkeyPatch) 
     assert set(keys).isdisjoint(picture(None, path).key(store) for path in paths)
 
 
-@pytest.mark.parametrize("path", ["none.jpg", "no/such/folder.jpg", "../outside.png"])
-def test_there_is_no_key_of_nothing(root: Path, store: Store, path: str) -> None:
-    with pytest.raises(ImageError) as error:
-        picture(root, path).key(store)
-    assert is_sentence(error.value) and path in str(error.value)
-
-
 # --- what cannot be read -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "BMP", "GIF"])
-def test_a_truncated_file_is_refused(root: Path, format: str) -> None:
-    data = encoded(noise(3, (40, 30)), format)
-    for share in (0.1, 0.5, 0.9):
-        (root / "cut.jpg").write_bytes(data[: int(len(data) * share)])
-        assert refused(root, "cut.jpg") == "E-IMAGE-BROKEN"
 
 
 @pytest.mark.slow
@@ -222,14 +193,6 @@ def test_a_crop_that_would_fill_the_memory_is_refused(root: Path, box: Box) -> N
 
 
 # --- formats -----------------------------------------------------------------------------------
-
-
-def test_a_palette_with_transparent_colours_becomes_rgb(root: Path) -> None:
-    """As in many icons and GIFs; it should not cost a warning for every file either."""
-    image = noise(5, (16, 16)).quantize(16)
-    image.save(root / "b.png", transparency=bytes(range(0, 256, 16)))
-    palette = np.array(image.getpalette()).reshape(-1, 3)
-    assert (shown(root, "b.png") == palette[np.asarray(image)]).all()
 
 
 # --- the world ---------------------------------------------------------------------------------

@@ -206,11 +206,6 @@ def test_negatives_of_rank_1_change_the_loss_on_rank_0(ranks, name):
         torch.testing.assert_close(rank[f"other {name}"], both[1], rtol=1e-6, atol=1e-6)
 
 
-def test_a_single_process_joins_nothing():
-    features = Towers().encoded(raw_batch())
-    assert join(features) is features
-
-
 def test_a_process_group_of_one_joins_nothing(tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
     try:

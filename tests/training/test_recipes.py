@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from counterpoint._util.errors import CounterpointError
 from counterpoint.training import list_recipes, load_recipe, merged, recipe_text
-from counterpoint.training.losses.terms import TERMS
 from counterpoint.training.reading import _WORDS, FOLDER, _keys_at, recipe_names
 from counterpoint.training.steps import learning_rate
 
@@ -72,61 +71,13 @@ def test_what_the_world_lacks_is_refused():
         assert "mistake: data: " in mistakes(name)
 
 
-def test_published_numbers():
-    """From the papers and their code."""
-    negclip = load_recipe("negclip", [PATH])
-    assert (negclip.batch, negclip.lr, negclip.weight_decay) == (256, 1e-6, 0.2)
-    assert (negclip.epochs, negclip.warmup, negclip.data.hard_images) == (5, 50, 3)
-    assert negclip.clamp_scale == 100
-    svlc = load_recipe("svlc-pos", [PATH])
-    assert svlc.lora is not None and (svlc.lora.rank, svlc.lora.alpha) == (4, 1)
-    assert (svlc.batch, svlc.lr, svlc.warmup) == (512, 5e-6, 10_000)
-    assert [t.term for t in svlc.loss] == ["clip-negatives", "negatives", "analogy"]
-    dac = load_recipe("dac", [PATH])
-    assert (dac.batch, dac.data.dense, dac.lr) == (32, 10, 5e-6)
-    trohn = load_recipe("trohn-img", [PATH])
-    assert (trohn.batch, trohn.epochs, trohn.clamp_scale, trohn.seed) == (200, 10, None, 42)
-    assert load_recipe("clip-ft", [PATH]).batch == 400
-    assert load_recipe("hp-hn", [PATH]).epochs == 5
+def test_controls_differ_from_their_papers_recipe_in_the_loss_alone():
     for control, paper in (("clip-ft-hp", "hp-hn"), ("clip-ft-aro", "negclip")):
         alone, whole = (load_recipe(name, [PATH]).settled() for name in (control, paper))
-        told = ("name", "from", "what", "data", "loss")
-        assert {k: v for k, v in alone.items() if k not in told} == {
-            k: v for k, v in whole.items() if k not in told
-        }
-        assert [term["term"] for term in alone["loss"]] == ["clip"] and alone["epochs"] == 5
-        assert not alone["data"]["negatives"] and not alone["data"]["hard_images"]
-    scratch = load_recipe("crepe-scratch", [PATH])
-    assert (scratch.model, scratch.epochs, scratch.lr) == ("scratch:RN50", 30, 1e-4)
-    assert (scratch.batch, scratch.weight_decay, scratch.warmup) == (256, 0.1, 1000)
-    assert scratch.start == "scratch:RN50?seed=0"
-    ce_clip = load_recipe("ce-clip", [PATH])
-    assert (ce_clip.batch, ce_clip.lr, ce_clip.data.negatives) == (512, 5e-6, 4)
-    assert [t.weight for t in ce_clip.loss] == [1, 0.2, 0.2]
-    triplet = load_recipe("tripletclip", [PATH])
-    assert (triplet.start, triplet.lr, triplet.weight_decay) == (
-        "scratch:ViT-B-32?seed=42",
-        5e-4,
-        0.5,
-    )
-    fsc = load_recipe("fsc-clip", [PATH])
-    assert (fsc.lr, fsc.data.negatives, [t.weight for t in fsc.loss]) == (5e-6, 3, [1, 0.5, 0.2])
-    degla = load_recipe("degla", [PATH])
-    assert (degla.ema, degla.ema_as, degla.batch, degla.lr) == (0.9996, "teacher", 256, 1e-6)
-    assert degla.loss[3].weight == pytest.approx(0.005 * degla.batch)
-    read = load_recipe("read-clip", [PATH])
-    assert (read.lr, read.data.negatives, read.seed) == (1e-5, 3, 2025)
-    assert [t.weight for t in read.loss] == [1, 0.1, 0.5] and read.decoder is not None
-    clic = load_recipe("clic", [PATH])
-    assert (clic.batch, clic.epochs, clic.freeze, clic.data.joined) == (800, 1, "image", True)
-    c2lip = load_recipe("c2lip", [PATH])
-    assert (c2lip.batch, c2lip.lr, [t.weight for t in c2lip.loss]) == (768, 1e-5, [1, 1, 0.01])
-
-
-def test_in_the_world_a_caption_has_one_negative():
-    assert load_recipe("ce-clip", [PATH]).data.negatives == 4
-    assert load_recipe("ce-clip", world=True).data.negatives == 1
-    assert load_recipe("hp", world=True).data.negatives == 0
+        for key in ("name", "from", "what", "data", "loss"):
+            alone.pop(key), whole.pop(key)
+        assert alone == whole
+        assert [term.term for term in load_recipe(control, [PATH]).loss] == ["clip"]
 
 
 def test_what_does_not_go_together_is_named():
@@ -178,11 +129,6 @@ def test_every_way_of_writing_a_float(tmp_path):
         for found in (recipe, load_recipe(str(path), ["steps=1000"], world=True)):
             assert {t.term: t.options for t in found.loss}["listwise"] == {"margin": 0.01}
             assert found.steps == 1000
-
-
-def test_devices_of_a_recipe():
-    for device in ("cpu", "cuda", "cuda:1", "mps", "auto"):
-        assert load_recipe("hn", [f"device={device}"], world=True).device == device
 
 
 def test_an_own_file_is_a_recipe(tmp_path):
@@ -331,13 +277,6 @@ def test_odd_changes_are_refused_in_one_sentence():
         with pytest.raises(CounterpointError) as caught:
             load_recipe("hp-hn", [change, "lr=2"], world=True)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 3000
-
-
-@pytest.mark.slow
-def test_every_term_of_a_recipe_file_is_known():
-    for path in FOLDER.glob("*.yaml"):
-        for term in merged(str(path)).get("loss", ()):
-            assert term["term"] in TERMS.names()
 
 
 # --- the learning rate -------------------------------------------------------------------------

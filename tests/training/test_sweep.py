@@ -194,22 +194,6 @@ def test_cells_are_not_trained_on_data_that_has_changed(tmp_path):
     assert len(sweep(name, grid, common, out=tmp_path / "sweep").cells) == 2
 
 
-def test_the_weight_of_negatives_is_swept_beside_positives(tmp_path):
-    """Hard Positives, Table 3: from positives alone to the whole model."""
-    name, grid, common = asked(tmp_path, "steps=2")
-    grid.write_text("hn_weight: [0, 0.25, 0.5, 0.75, 1]\n")
-    _, found = cells_of(name, read_grid(grid), common, world=True, out=tmp_path / "sweep")
-    weights_of = [{t.term: t.weight for t in cell.recipe.loss} for cell in found]
-    assert [each["negatives"] for each in weights_of] == [0, 0.25, 0.5, 0.75, 1]
-    assert all(each["analogy"] == each["clip"] == 1 for each in weights_of)
-    assert all(cell.recipe.data.positives for cell in found)
-    grid.write_text("hn_weight: [0, 1]\n")
-    none, whole = sweep(name, grid, common, world=True, out=tmp_path / "sweep").cells
-    alone = run_small(tmp_path, *common, "loss=[{term: clip}, {term: analogy}]", out="hp")
-    assert same(weights(none.folder), weights(alone.folder))
-    assert not same(weights(none.folder), weights(whole.folder))
-
-
 def test_too_many_cells(tmp_path):
     with raises("E-GRID-INVALID", "2,048"):
         cells_of("hp-hn", {f"key{n}": [0, 1] for n in range(11)})

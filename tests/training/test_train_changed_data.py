@@ -13,7 +13,7 @@ from training import Killed, held_out, same, tiny_start, weights
 
 from counterpoint.training import load_recipe, loop
 from counterpoint.training.checkpoints import steps_in
-from counterpoint.training.data.pairs import column_digest
+from counterpoint.training.data.table import column_digest
 
 SMALL = (
     *("precision=fp32", "batch=4", "epochs=2", "save_every=2", "log_every=1", "data.workers=0"),
@@ -93,7 +93,7 @@ def test_shards_with_other_texts_of_equal_length_are_refused(tmp_path, monkeypat
     size = path.stat().st_size
     write_shard(path, samples[::-1])
     assert path.stat().st_size == size
-    with raises("E-OUTPUT-EXISTS", "data.path", "samples"):
+    with raises("E-OUTPUT-EXISTS", "data.path", "caption"):
         run(tmp_path, *changes)
 
 

@@ -248,13 +248,6 @@ def test_hard_images_come_with_their_own_texts(tmp_path):
     assert "without a near image" in problem and count == 3
 
 
-def test_fewer_neighbours_are_the_nearest(tmp_path):
-    data = opened(training_file(tmp_path), batch=SIZE, hard_images=1)
-    batch = data.batch(4, 0)
-    pairs = zip(batch.samples, batch.hard.samples, strict=True)
-    assert all(near == (n + 1) % SIZE for n, near in pairs if n)
-
-
 def test_dense_captions_are_drawn_with_their_negatives(tmp_path):
     rows = rows_of()
     for n, row in enumerate(rows):
@@ -354,32 +347,6 @@ def test_rows_without_an_image_are_left_out_and_counted(tmp_path):
     data = opened(training_file(tmp_path, rows), batch=SIZE - 1)
     assert data.problems.told() == {"captions without an image: left out": 1}
     assert "caption 5" not in said(data.batch(0, 0).captions)
-
-
-@pytest.mark.parametrize(
-    ("config", "code", "data"),
-    [
-        ({"dense": 2}, "E-DATA-EMPTY", {"field": "dense"}),
-        ({"only": "swap"}, "E-DATA-UNTYPED", {"column": "positive_types"}),
-    ],
-)
-def test_what_no_row_has_cannot_be_asked_for(tmp_path, config, code, data):
-    with raises(code, *data.values()):
-        opened(training_file(tmp_path), **config)
-
-
-@pytest.mark.parametrize("field", ["positives", "negatives", "neighbours"])
-def test_a_column_of_empty_lists_cannot_be_asked_for(tmp_path, field):
-    rows = [{**row, field: [], "negative_images": []} for row in rows_of()]
-    path = training_file(tmp_path, rows)
-    with raises("E-DATA-EMPTY", {"neighbours": "hard_images"}.get(field, field)):
-        opened(path, hard_images=3)
-
-
-def test_neighbours_are_images_of_the_file(tmp_path):
-    rows = [{**row, "neighbours": ["elsewhere/1.png"]} for row in rows_of()]
-    with raises("E-DATA-EMPTY", "hard_images"):
-        opened(training_file(tmp_path, rows), hard_images=3)
 
 
 def test_files_that_are_not_training_files(tmp_path):
@@ -482,14 +449,6 @@ def test_two_photographs_are_said_in_either_order_and_with_a_word_exchanged(tmp_
     assert sorted(said(plain.captions)) == sorted(PEOPLE)
 
 
-def test_joined_photographs_do_not_depend_on_ranks(tmp_path):
-    people(tmp_path)
-    whole = joined(tmp_path).batch(0, 0)
-    halves = [joined(tmp_path, rank=r, ranks=2).batch(0, 0) for r in (0, 1)]
-    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
-    assert said(whole.negatives) == [t for half in halves for t in said(half.negatives)]
-
-
 def test_noun_phrases_of_a_file_are_its_dense_captions(tmp_path):
     path = people(tmp_path)
     data = opened(path, batch=6, dense=2, phrases=True, negatives=0, positives=False)
@@ -502,3 +461,15 @@ def test_noun_phrases_of_a_file_are_its_dense_captions(tmp_path):
     assert found["a man holding an umbrella"] == {"a man", "an umbrella"}
     assert found["Pizza"] == set()  # the caption itself is no phrase of it
     assert batch.dense_negatives is not None and not batch.has_dense_negative.any()
+
+
+def test_what_no_row_has_cannot_be_asked_for(tmp_path):
+    for field in ("dense", "positives", "negatives", "neighbours"):
+        rows = [{**row, field: [], "negative_images": []} for row in rows_of()]
+        with raises("E-DATA-EMPTY", {"neighbours": "hard_images"}.get(field, field)):
+            opened(training_file(tmp_path, rows), hard_images=3, dense=2 * (field == "dense"))
+    rows = [{**row, "neighbours": ["elsewhere/1.png"]} for row in rows_of()]  # of another file
+    with raises("E-DATA-EMPTY", "hard_images"):
+        opened(training_file(tmp_path, rows), hard_images=3)
+    with raises("E-DATA-UNTYPED", "positive_types"):
+        opened(training_file(tmp_path), only="swap")

@@ -18,7 +18,7 @@ from counterpoint._util.processes import NICE
 from counterpoint.models import split_transform
 from counterpoint.training.data import open_data
 from counterpoint.training.data.loading import Setting
-from counterpoint.training.data.samples import decode
+from counterpoint.training.data.table import decode
 from counterpoint.training.recipe import DataConfig
 
 
@@ -102,13 +102,3 @@ def test_images_that_cannot_be_used():
         decode(jpeg()[:2000], "a", 640)
     with raises("E-IMAGE-NARROW", "a"):
         decode(jpeg((800, 2)), "a", 8)
-
-
-def test_deep_and_transparent_images_become_rgb(tmp_path):
-    deep = Image.fromarray(np.full((8, 8), 257 * 100, dtype=np.uint16))
-    palette = Image.new("P", (8, 8))
-    for image, options in ((deep, {}), (palette, {"transparency": b"\x00" * 4})):
-        image.save(tmp_path / "a.png", **options)
-        found = decode((tmp_path / "a.png").read_bytes(), "a", 8)
-        assert found.mode == "RGB"
-        assert found.getpixel((0, 0)) == ((100,) * 3 if image is deep else (0, 0, 0))

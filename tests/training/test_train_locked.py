@@ -95,15 +95,6 @@ def test_it_goes_with_what_recipes_have(tmp_path, name, changes):
         assert all(torch.allclose(weights[key], plain[key], atol=2e-4) for key in weights)
 
 
-def test_frozen_and_locked_is_frozen(tmp_path):
-    """With the projection frozen too, nothing but the source of the vectors differs."""
-    id = start_in(tmp_path, "vit-bert")
-    for out, more in (("locked", ["lock=image"]), ("pixels", [])):
-        train(recipe_in(tmp_path, id, "freeze=image", *more, out=out))
-    one, two = (weights_of(tmp_path / out) for out in ("locked", "pixels"))
-    assert all(torch.allclose(one[n], two[n], atol=1e-4) for n in two)
-
-
 def no_opening(monkeypatch) -> None:
     def opened(self):
         raise AssertionError(f"{self.ref.path} was opened")
@@ -301,12 +292,6 @@ def test_noise_is_as_large_as_what_differs_between_images(tmp_path, name):
         towers.eval()
         still, again = (towers(outputs, None)[0] for _ in range(2))
     assert not torch.allclose(one, two, atol=1e-4) and torch.equal(still, again)
-
-
-def test_without_noise_nothing_is_drawn(tmp_path):
-    run = build(recipe_in(tmp_path, start_in(tmp_path, "CLIP"), "lock=image"), CPU)
-    outputs = run.data.seen.values.float()
-    assert run.trunk.noisy(outputs) is outputs
 
 
 # --- recipes -------------------------------------------------------------------------------------

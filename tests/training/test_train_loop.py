@@ -131,15 +131,6 @@ def test_without_benchmarks_the_table_is_told_to_be_missing_and_can_be_had_later
     assert (tmp_path / "run" / "outcome.json").is_file()
 
 
-def test_precision_and_cached_batches_make_little_difference(tmp_path):
-    run_small(tmp_path, out="plain")
-    for extra in ("precision=bf16", "cached_batch=3"):
-        run_small(tmp_path, extra, "lr=1e-4", out=f"other {extra}")
-        run_small(tmp_path, "lr=1e-4", out=f"same {extra}")
-        one, two = (weights(tmp_path / f"{w} {extra}") for w in ("same", "other"))
-        assert all(float((one[n] - two[n]).abs().max()) < 2e-3 for n in one)
-
-
 @pytest.mark.parametrize("extra", [(), ("lora.rank=2", "ema=0.5")])
 def test_the_result_is_mixed_with_the_start_if_the_recipe_says_so(tmp_path, extra):
     run_small(tmp_path, *extra, out="tuned")
@@ -187,11 +178,6 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
 def test_data_without_what_a_term_needs(tmp_path):
     with raises("E-LOSS-INPUT-MISSING", "negatives"):
         run_small(tmp_path, "data.negatives=0")
-
-
-def test_a_batch_larger_than_the_data(tmp_path):
-    with raises("E-SAMPLES-FEW", 64):
-        run_small(tmp_path, "batch=64")
 
 
 def test_sharding_alone_needs_torchrun(tmp_path):

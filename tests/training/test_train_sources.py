@@ -31,7 +31,7 @@ from counterpoint.generation.export import export_training
 from counterpoint.generation.pairs import Pair, tabulate
 from counterpoint.training.batches import Batch
 from counterpoint.training.data.loading import TrainingData
-from counterpoint.training.data.samples import decode
+from counterpoint.training.data.table import decode
 
 
 def epoch_of(data: TrainingData, epoch: int) -> list[Batch]:

@@ -346,8 +346,3 @@ def test_patches_of_timms_transformer_pool_to_its_vector(tmp_path):
         pooled, patches = token_images(visual, images)
         torch.testing.assert_close(pooled, visual(images))
     assert patches.shape[0] == 2 and patches.shape[1] > 1 and patches.shape[2] == 96
-
-
-def test_c2lip_trains_a_model_with_a_bias(tmp_path):
-    start = f"open_clip:local-dir:{save_model(tmp_path / 'timm', TIMM, PREPROCESS)}"
-    run_small(tmp_path, f"model={start}", "steps=2", name="c2lip")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -213,15 +212,6 @@ def test_parts_unpack_to_what_was_packed(size):
     assert [n for part in rows for n in part.samples] == batch.samples
 
 
-def test_what_no_term_reads_is_not_encoded():
-    batch = only(random_batch(3), {"negatives", "has_negative", "captions"})
-    images, texts = pack(batch)
-    assert len(images) == 3 and len(texts) == 3 * (1 + 2)
-    there = [f.name for f in fields(Batch) if getattr(batch, f.name) is not None]
-    assert there == ["images", "captions", "negatives", "has_negative", "samples"]
-    assert only(random_batch(3), {"hard_captions"}).hard is not None
-
-
 # --- towers ------------------------------------------------------------------------------------
 
 
@@ -338,17 +328,6 @@ def test_lora_moves_only_its_factors_and_merges_into_an_ordinary_model(tmp_path,
             assert name.endswith(("in_proj_weight", "proj.weight", "c_fc.weight", "conv1.weight"))
     saved = {n.rpartition("/")[2] for n in tensors(last_checkpoint(tmp_path / "run") / "weights")}
     assert all("lora_" in name for name in saved)  # frozen weights are the start's
-
-
-def test_activation_checkpointing_changes_nothing(tmp_path):
-    run_small(tmp_path, "steps=3", out="plain")
-    for extra in ([], ["lora.rank=2"]):
-        run_small(tmp_path, "steps=3", *extra, out=f"without{len(extra)}")
-        run_small(
-            tmp_path, "steps=3", "checkpoint_activations=true", *extra, out=f"with{len(extra)}"
-        )
-        one, two = (weights(tmp_path / f"{n}{len(extra)}") for n in ("without", "with"))
-        assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)
 
 
 def test_starts_that_cannot_be_trained(tmp_path):

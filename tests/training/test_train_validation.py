@@ -250,13 +250,6 @@ def test_killed_in_a_validation(tmp_path, monkeypatch, name):
     assert said(tmp_path / "run") == said(tmp_path / "whole")
 
 
-def test_a_finished_run_is_not_validated_again(tmp_path, monkeypatch):
-    done = run_small(tmp_path, held_out(tmp_path))
-    monkeypatch.setattr(Validator, "value", lambda *_: pytest.fail("validated again"))
-    again = run_small(tmp_path, held_out(tmp_path))
-    assert again.best == done.best and same(weights(again.folder), weights(done.folder))
-
-
 def test_two_processes_keep_the_best_of_one(tmp_path):
     changes = (held_out(tmp_path), "validation.every=1", "steps=4", "lr=3e-3", "data.workers=0")
     run_small(tmp_path, *changes, out="alone")
@@ -278,12 +271,6 @@ def test_lora_and_averages_are_in_what_is_kept(tmp_path):
 
 
 # --- refusals ----------------------------------------------------------------------------------
-
-
-def test_a_validation_is_another_recipe(tmp_path):
-    plain, with_it = small_recipe(tmp_path), small_recipe(tmp_path, held_out(tmp_path))
-    assert plain.digest() != with_it.digest()
-    assert small_recipe(tmp_path, held_out(tmp_path), "validation=none").validation is None
 
 
 def test_another_validation_is_another_run(tmp_path):

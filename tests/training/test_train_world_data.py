@@ -11,7 +11,6 @@ import numpy as np
 import open_clip
 import pytest
 import torch
-from errors import raises
 from open_clip.transform import PreprocessCfg, image_transform_v2
 from open_clip_models import BASE
 from PIL import Image
@@ -38,7 +37,6 @@ from counterpoint.world import (
     holds_each as holds_all,
     read,
     replacements,
-    sample_scene,
     swaps,
 )
 from counterpoint.world.arrays import FEATURES, FIRST, RELATION, SECOND, WORDS, texts
@@ -92,21 +90,6 @@ def test_texts_are_as_true_of_the_drawn_scenes_as_they_claim(only):
     for name, scenes in pictures.items():
         drawn = torch.stack([transform()(Image.fromarray(picture)) for picture in draw(scenes)])
         assert torch.allclose(getattr(batch, name), drawn, atol=1e-5)
-
-
-def test_only_asks_for_one_kind_of_edit():
-    def kind(caption: str, negative: str) -> str:
-        return "swap" if sorted(_words(caption)) == sorted(_words(negative)) else "replace"
-
-    for only, expected in (("replace", {"replace"}), ("swap", {"swap"})):
-        batch = opened(batch=64, only=only).batch(0, 0)
-        pairs = zip(batch.captions, batch.negatives[:, 0], strict=True)
-        assert {kind(said(c), said(n)) for c, n in pairs} == expected
-    both = opened(batch=64).batch(0, 0)
-    kinds = [
-        kind(said(c), said(n)) for c, n in zip(both.captions, both.negatives[:, 0], strict=True)
-    ]
-    assert kinds == ["replace", "swap"] * 32
 
 
 def _words(text: str) -> list[str]:
@@ -388,26 +371,6 @@ def test_a_preprocessing_that_augments_is_seeded_by_the_sample():
     assert len(noise.mean(dim=(2, 3)).unique()) == 24
 
 
-def test_a_world_smaller_than_a_batch_is_refused():
-    with raises("E-SAMPLES-FEW", 10, 32):
-        opened(size=10)
-
-
-def test_scenes_as_arrays_are_those_of_the_world():
-    """Marginals of single scenes against `world.scene.sample_scene`."""
-    edits = draw_edits(2, np.arange(3000), "swap", 0.01)
-    rng = np.random.default_rng(0)
-    slow = [sample_scene(rng) for _ in range(3000)]
-    grounds = np.array([scene.ground for scene in slow])
-    assert abs(edits.scenes.grounds.mean() - grounds.mean()) < 0.005
-    assert abs(edits.scenes.grounds.std() - grounds.std()) < 0.003
-    places = edits.scenes.places[:, 0]
-    things = np.array([[scene.things[0].x, scene.things[0].y] for scene in slow])
-    assert np.allclose(
-        np.histogram(places, 9, (0, 1))[0], np.histogram(things, 9, (0, 1))[0], atol=250
-    )
-
-
 def test_pictures_may_be_painted_by_the_process_that_trains():
     early, late = (opened(batch=16, negative_images=True) for _ in range(2))
     late.paints_late = True  # as on a GPU
@@ -492,15 +455,6 @@ def test_every_second_batch_has_single_images_and_captions_alone():
     assert torch.equal(plain.images, single.batch(0, 1).images)
     assert [said(t) for t in plain.captions] == [said(t) for t in single.batch(0, 1).captions]
     assert not plain.has_negative.any()
-
-
-def test_joined_batches_do_not_depend_on_ranks():
-    settings = {"joined": True, "tokenize": wide_tokenizer(), "batch": 8}
-    whole = opened(**settings).batch(0, 2)
-    halves = [opened(**settings, rank=r, ranks=2).batch(0, 2) for r in (0, 1)]
-    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
-    said_whole = [said(t) for t in whole.negatives[:, 0]]
-    assert said_whole == [said(t) for half in halves for t in half.negatives[:, 0]]
 
 
 def test_phrases_are_those_of_the_caption():

@@ -74,13 +74,6 @@ def test_truth(made: list[Edit]) -> None:
         assert_right(edit)
 
 
-@FEW
-@given(SEEDS, st.sampled_from(list(MAKERS)))
-def test_truth_for_any_seed(seed: int, name: str) -> None:
-    for edit in islice(MAKERS[name](seed), 8):
-        assert_right(edit)
-
-
 # --- how the texts differ ----------------------------------------------------------------------
 
 
@@ -215,12 +208,6 @@ def test_every_value_and_relation_is_replaced(edits: dict[str, list[Edit]]) -> N
     assert {a for a, _ in pairs} == {b for _, b in pairs} == {*SYNONYMS}
 
 
-def test_either_phrase_is_edited(edits: dict[str, list[Edit]]) -> None:
-    attributes = [e for e in edits["replacements"] if e.group.startswith("attributes/")]
-    first = [next(iter(changed(e))).startswith("first") for e in attributes]
-    assert 0.4 < np.mean(first) < 0.6
-
-
 def test_the_two_captions_of_a_pair_are_about_two_shapes(made: list[Edit]) -> None:
     for edit in made:
         statement = read(edit.original)
@@ -276,15 +263,6 @@ def test_the_negative_scene_changes_as_little_as_it_can(edits: dict[str, list[Ed
                 assert before.shape == after.shape
                 stays = (before.x, before.y) == (after.x, after.y)
                 assert stays == edit.group.startswith("attributes/")
-
-
-def test_a_replaced_attribute_changes_only_that_attribute(edits: dict[str, list[Edit]]) -> None:
-    for edit in edits["replacements"]:
-        if edit.group.startswith("attributes/"):
-            ((before, after),) = moved(edit)
-            kind = edit.group.split("/")[1]
-            differing = {k for k in KINDS if before.value(k) != after.value(k)}
-            assert differing == {kind}
 
 
 def test_swapped_attributes_change_places_in_the_scene(edits: dict[str, list[Edit]]) -> None:

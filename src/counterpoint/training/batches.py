@@ -8,7 +8,7 @@ is masked: its vector is there, is finite, and must change neither the loss nor 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -46,13 +46,30 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The batch on a device; copies overlap with work there where memory is pinned."""
-        moved = {
-            name: value.to(device, non_blocking=True)
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Batch:  # torch's loader calls this
+        return self._map(Tensor.pin_memory)
+
+    def rows(self, rows: slice) -> Batch:
+        """Some of its samples."""
+        return self._map(lambda tensor: tensor[rows], rows)
+
+    def tensors(self) -> Iterator[Tensor]:
+        for value in (getattr(self, name) for name in self.__slots__):
+            if isinstance(value, Tensor):
+                yield value
+        if self.hard is not None:
+            yield from self.hard.tensors()
+
+    def _map(self, change: Callable[[Tensor], Tensor], rows: slice = slice(None)) -> Batch:
+        changed = {
+            name: change(value)
             for name in self.__slots__
             if isinstance(value := getattr(self, name), Tensor)
         }
-        hard = None if self.hard is None else self.hard.to(device)
-        return Batch(**moved, hard=hard, samples=self.samples)
+        hard = None if self.hard is None else self.hard._map(change, rows)
+        return Batch(**changed, hard=hard, samples=self.samples[rows])
 
 
 # --- batches to towers and back ----------------------------------------------------------------
@@ -153,17 +170,7 @@ def only(batch: Batch, names: Collection[str]) -> Batch:
 def split(batch: Batch, size: int) -> Iterator[Batch]:
     """Parts of `size` samples, in order."""
     for start in range(0, len(batch.images), size):
-        yield _rows(batch, slice(start, start + size))
-
-
-def _rows(batch: Batch, rows: slice) -> Batch:
-    cut = {
-        name: value[rows]
-        for name in Batch.__slots__
-        if isinstance(value := getattr(batch, name), Tensor)
-    }
-    hard = None if batch.hard is None else _rows(batch.hard, rows)
-    return Batch(**cut, hard=hard, samples=batch.samples[rows])
+        yield batch.rows(slice(start, start + size))
 
 
 def _batches(batch: Batch) -> list[Batch]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from counterpoint._util.errors import DataError
 from counterpoint.training.data.loading import Setting, TrainingData
 
 
 def open_data(setting: Setting) -> TrainingData:
-    """Open what a recipe names. Each kind is imported only when it is used."""
+    """Open what a recipe names. What draws the world needs no tables, and the other way round."""
     config, batch, ranks = setting.config, setting.batch, setting.world_size
     if batch < 1 or batch % ranks:
         raise DataError(
@@ -23,10 +25,10 @@ def open_data(setting: Setting) -> TrainingData:
             "E-DATA-MISSING",
             f"data of kind {config.kind!r} needs a file: give data.path=FILE.",
         )
-    if config.kind == "pairs":
-        from counterpoint.training.data.pairs import open_pairs
+    from counterpoint.training.data.pairs import read_pairs
+    from counterpoint.training.data.samples import Samples
+    from counterpoint.training.data.shards import read_shards
 
-        return open_pairs(setting)
-    from counterpoint.training.data.shards import open_shards
-
-    return open_shards(setting)
+    problems = Counter[str]()
+    read = read_pairs if config.kind == "pairs" else read_shards
+    return Samples(setting, read(setting, problems), problems)

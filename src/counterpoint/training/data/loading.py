@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from PIL.Image import Image
@@ -91,10 +91,7 @@ class Problems:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Problems:
         """From a checkpoint, as `as_json` gave them."""
-        found = cls()
-        for kind, count in saved["counts"].items():
-            found.add(kind, *saved["examples"].get(kind, ()), count=count)
-        return found
+        return cls(Counter(saved["counts"]), dict(saved["examples"]))
 
 
 # --- how data are opened ------------------------------------------------------------------------
@@ -134,27 +131,11 @@ class Setting:
 # --- from step numbers to batches: in this process, or ahead of time in worker processes ----------
 
 
-@dataclass(slots=True)
-class Parcel:
+class Parcel(NamedTuple):
     """What a worker sends: a batch (or what one is drawn from), and what went wrong."""
 
     content: Any
-    problems: Problems = field(default_factory=Problems)
-
-    def pin_memory(self) -> Parcel:  # torch's loader calls this
-        return Parcel(_pinned(self.content), self.problems)
-
-
-def _pinned(content: Any) -> Any:
-    if isinstance(content, torch.Tensor):
-        return content.pin_memory()
-    if isinstance(content, Batch):
-        return Batch(**{name: _pinned(getattr(content, name)) for name in Batch.__slots__})
-    if isinstance(content, dict):
-        return {name: _pinned(value) for name, value in content.items()}
-    if isinstance(content, tuple):
-        return tuple(map(_pinned, content))
-    return content
+    problems: Problems
 
 
 class TrainingData(ABC):

@@ -7,10 +7,10 @@ file would often be another caption of the same image.)
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -24,7 +24,7 @@ from counterpoint._util.errors import CounterpointError, DataError, ImageError
 from counterpoint._util.random_numbers import fold, key, part, take, uniforms
 from counterpoint._util.untrusted import shortened
 from counterpoint.generation import exchanged
-from counterpoint.images import MAX_RATIO, PLAIN, Picture, decode as decode_image
+from counterpoint.images import Picture
 from counterpoint.models import split_transform
 from counterpoint.models.openclip import CaptionTokens
 from counterpoint.training.batches import Batch, cut_padding
@@ -37,6 +37,7 @@ from counterpoint.training.data.loading import (
     TrainingData,
     seeded,
 )
+from counterpoint.training.data.table import Record, SampleTable, open_picture
 from counterpoint.training.recipe import DataConfig
 from counterpoint.world import Tokenize
 
@@ -45,77 +46,6 @@ Seen = TypeVar("Seen")
 # Streams of a sample's choices.
 _POSITIVE, _NEGATIVE, _PICTURED, _DENSE, _HARD, _HARD_ROW, _AUGMENT, _STAND_IN = range(201, 209)
 _PARTNER, _EXCHANGE = 209, 210
-
-
-@dataclass(slots=True)
-class Record:
-    """A caption with its texts. `negative_images` and `dense_negatives` go with the list before."""
-
-    caption: str
-    positives: list[str] = field(default_factory=list)
-    negatives: list[str] = field(default_factory=list)
-    negative_images: list[str | None] = field(default_factory=list)
-    dense: list[str] = field(default_factory=list)
-    dense_negatives: list[str | None] = field(default_factory=list)
-
-
-class SampleSource(ABC):
-    """Numbered samples, 0 to size - 1. Must survive a fork: no threads, no open handles."""
-
-    size: int
-    name: str
-    lists_pictures = False
-
-    @abstractmethod
-    def contents(self) -> dict[str, str]:
-        """A digest of each part that samples are made of; images are not looked at."""
-
-    @abstractmethod
-    def all_texts(self) -> Iterator[list[str]]:
-        """All texts that samples may give, some at a time."""
-
-    @abstractmethod
-    def order(self, seed: int, epoch: int) -> np.ndarray:
-        """All samples of an epoch, shuffled."""
-
-    @abstractmethod
-    def record(self, number: int) -> Record:
-        """Raises DataError."""
-
-    @abstractmethod
-    def image(self, number: int, side: int) -> Image.Image:
-        """Raises ImageError."""
-
-    def pictures(self) -> list[Picture]:
-        """All images, those of negatives included; not every source can list them."""
-        raise self._unlisted()
-
-    def picture(self, number: int) -> Picture:
-        """The image of a sample, one of `pictures`."""
-        raise self._unlisted()
-
-    def picture_at(self, path: str) -> Picture:
-        """The image of a negative, one of `pictures`."""
-        raise self._unlisted()
-
-    def _unlisted(self) -> DataError:
-        return DataError(
-            "E-DATA-UNSUPPORTED",
-            f"{self.name} does not list its images before training, which lock=image needs.",
-        )
-
-    def image_at(self, path: str, side: int) -> Image.Image:
-        """The image of a negative. Raises ImageError: not every source has them."""
-        raise ImageError(
-            "E-DATA-UNSUPPORTED", f"image {path!r:.200}: {self.name} holds no images of negatives."
-        )
-
-    def neighbours(self, number: int, most: int) -> list[list[int]]:
-        """Of each of the nearest images, the samples that it has; not every source knows them."""
-        raise DataError(
-            "E-DATA-UNSUPPORTED",
-            f"{self.name} does not say which images are nearest to sample {number}.",
-        )
 
 
 @dataclass(slots=True)
@@ -135,8 +65,9 @@ class _Drawn:
 class Samples(TrainingData):
     """Training data of a source's samples."""
 
-    def __init__(self, setting: Setting, source: SampleSource) -> None:
+    def __init__(self, setting: Setting, source: SampleTable, problems: Counter[str]) -> None:
         super().__init__(setting, source.size, source.name)
+        self.problems.counts.update(problems)
         if (setting.config.hard_images or setting.config.joined) and source.size < 2:
             raise DataError(
                 "E-SAMPLES-FEW",
@@ -185,18 +116,11 @@ class Samples(TrainingData):
     def finish(self, content: Any) -> Batch:
         batch: Batch = content
         if self.seen is not None:
-            for part in filter(None, (batch, batch.hard)):
-                part.images = self.seen.take(part.images)
-                if part.negative_images is not None:
-                    part.negative_images = self.seen.take(part.negative_images)
+            _change_images(batch, self.seen.take)
         if self.split is not None:
-            levels = self.split[1]
             with self._beside():
                 batch = batch.to(torch.device(self.setting.device))
-                for part in filter(None, (batch, batch.hard)):
-                    part.images = levels(part.images)
-                    if part.negative_images is not None:
-                        part.negative_images = levels(part.negative_images)
+                _change_images(batch, self.split[1])
         self._hand_over(batch)
         return batch
 
@@ -222,10 +146,8 @@ class Samples(TrainingData):
             return
         working = torch.cuda.current_stream(self._stream.device)
         working.wait_stream(self._stream)
-        for one in filter(None, (batch, batch.hard)):
-            for name in Batch.__slots__:
-                if isinstance(value := getattr(one, name), Tensor):
-                    value.record_stream(working)
+        for tensor in batch.tensors():
+            tensor.record_stream(working)
 
     def _tokenised(self, fields: list[dict[str, np.ndarray]]) -> list[dict[str, Tensor]]:
         """All texts at once, cut to the longest of them."""
@@ -238,6 +160,13 @@ class Samples(TrainingData):
             {name: next(pieces).reshape(*texts.shape, -1) for name, texts in named.items()}
             for named in fields
         ]
+
+
+def _change_images(batch: Batch, change: Callable[[Tensor], Tensor]) -> None:
+    for one in filter(None, (batch, batch.hard)):
+        one.images = change(one.images)
+        if one.negative_images is not None:
+            one.negative_images = change(one.negative_images)
 
 
 def _quick(tokenize: Tokenize) -> Tokenize:
@@ -361,7 +290,7 @@ class _Sampler:
         try:
             if self.data.seen is not None:
                 return self.data.seen.row(self.source.picture_at(path))
-            image = self.source.image_at(path, self.data.side)
+            image = open_picture(self.source.picture_at(path), self.data.side)
         except ImageError as error:
             self.problems.add(NO_IMAGE, shortened(error))
             return None
@@ -373,30 +302,6 @@ class _Sampler:
         if self.data.split is None:
             return self.data.setting.preprocess(image)
         return torch.from_numpy(self.data.split[0](image)).permute(2, 0, 1)
-
-
-# --- pictures: decoded no larger than the model needs ---------------------------------------------
-
-
-def open_picture(picture: Picture, side: int) -> Image.Image:
-    """A picture for a model that looks at `side` x `side` pixels. Raises ImageError."""
-    if picture.ref.box is not None or picture.scheme is not PLAIN:
-        return picture.open()
-    try:
-        data = picture.path().read_bytes()
-    except (OSError, ValueError):
-        return picture.open()  # says what is wrong
-    return decode(data, picture.ref.path, side)
-
-
-def decode(data: bytes, name: str, side: int) -> Image.Image:
-    """The same for the bytes of a file."""
-    image = decode_image(data, name, side=side)
-    if max(image.size) > MAX_RATIO * min(image.size):
-        raise ImageError(
-            "E-IMAGE-NARROW", f"image {name}: {image.width} x {image.height} pixels are too narrow."
-        )
-    return image
 
 
 def side_by_side(first: Image.Image, second: Image.Image) -> Image.Image:

@@ -20,6 +20,7 @@ from counterpoint.training.batches import Batch, cut_padding
 from counterpoint.training.data.loading import (
     Parcel,
     Preprocess,
+    Problems,
     Setting,
     TrainingData,
     seeded,
@@ -172,7 +173,7 @@ class WorldData(TrainingData):
                 content[name] = tuple(torch.from_numpy(table) for table in tables)
             else:
                 content[name] = self._painted(samples, *drawn)
-        return Parcel(content)
+        return Parcel(content, Problems())
 
     def _joined(
         self, samples: np.ndarray, edits: Edits
@@ -202,8 +203,8 @@ class WorldData(TrainingData):
 
     def finish(self, content: Any) -> Batch:
         for name in ("images", "negative_images"):
-            if isinstance(content.get(name), tuple):
-                tables = (t.to(self.setting.device, non_blocking=True) for t in content[name])
+            if isinstance(scenes := content.get(name), tuple | list):  # a pinned tuple is a list
+                tables = (t.to(self.setting.device, non_blocking=True) for t in scenes)
                 content[name] = self.pictures.tensors(*tables)
         return Batch(**content)
 

@@ -31,7 +31,7 @@ def listwise(f: Features, margin: float = 0.0, worst: bool = True) -> Tensor:
     `worst`: log(1 + sum_tn e^v(t, n)), a smooth maximum: the worst true text and the best negative
     get the gradient; else the mean over t of log(1 + sum_n e^v(t, n)), each true text as much.
     Mean over samples that have a negative. It fades once a gap is beyond the margin by a few 1/s,
-    so negatives are not pushed without end. Without positives and margin it is `negative_loss`.
+    so negatives are not pushed without end. Without positives and margin it is `negatives`.
     """
     gaps, pairs, rows = gaps_of(f, margin)
     logits = f.scale.detach() * gaps

@@ -37,7 +37,7 @@ def clip(f: Features) -> Tensor:
 
 
 @reads("images", "captions", "negatives")
-def clip_with_negatives(f: Features) -> Tensor:
+def clip_negatives(f: Features) -> Tensor:
     """All negatives (B, k, d) of the batch as further columns for every image.
 
     1/2 [CE(s I [T; N]', arange) + CE(s T I', arange)]: no image belongs to a negative, so none is
@@ -55,9 +55,9 @@ _NEGCLIP = ("images", "captions", "negatives", "hard_images", "hard_captions", "
 
 @reads(*_NEGCLIP)
 def negclip(f: Features) -> Tensor:
-    """NegCLIP (Yuksekgonul et al. 2023): `clip_with_negatives` on [I; I_hard] (2B) and
+    """NegCLIP (Yuksekgonul et al. 2023): `clip_negatives` on [I; I_hard] (2B) and
     [T; T_hard; N; N_hard] (2B + 2Bk), a hard image being one of the nearest to its image."""
-    return clip_with_negatives(_with_hard(f))
+    return clip_negatives(_with_hard(f))
 
 
 def _with_hard(f: Features) -> Features:
@@ -71,7 +71,7 @@ def _with_hard(f: Features) -> Features:
 
 
 @reads("images", "captions", "negatives")
-def negative_loss(f: Features) -> Tensor:
+def negatives(f: Features) -> Tensor:
     """An image's caption against its own k negatives: CE(s [I.T, I.N_1, ..., I.N_k], 0).
 
     SVLC's L_neg (Doveh et al. 2023) and the HN loss of Hard Positives (Kamath et al. 2024). Mean
@@ -89,7 +89,7 @@ def focal(f: Features, gamma: float = 2.0, smoothing: float = 0.02) -> Tensor:
     With p the softmax of s [I.T, I.N_1, ..., I.N_n] over the n negatives that are there, and
     y = 1 - smoothing + smoothing / (n + 1) for the caption and smoothing / (n + 1) for a negative:
     the sum over classes of -y (1 - p)^gamma log p, mean over samples with a negative. With both
-    options 0 it is `negative_loss`. The authors' softmax holds a logit 0 for an absent negative.
+    options 0 it is `negatives`. The authors' softmax holds a logit 0 for an absent negative.
     """
     there = torch.cat((f.mask()[:, None], f.mask("negatives")), 1)
     scores = own_scores(f.images, torch.cat((f.captions[:, None], f.negatives), 1))
@@ -178,7 +178,7 @@ def _with_twins(f: Features) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @reads("images", "captions", "negatives", "negative_images")
-def triplet_clip(f: Features) -> Tensor:
+def tripletclip(f: Features) -> Tensor:
     """TripletCLIP (Patel et al. 2024): `clip-negatives` on (I, T, N) and on its twin (I', N, T).
 
     N is the first negative and I' an image of which it is true. With K(I, T, N) =
@@ -338,7 +338,7 @@ def siglip(f: Features) -> Tensor:
 
 
 @reads("images", "captions", "negatives", "bias")
-def siglip_with_negatives(f: Features) -> Tensor:
+def siglip_negatives(f: Features) -> Tensor:
     """`siglip` with all negatives (B, k, d) of the batch as wrong texts of every image.
 
     1/B [sum_ij l(z_ij x(I_i, T_j)) + sum_ijk l(-x(I_i, N_jk))]: what `clip-negatives` is to `clip`.
@@ -354,7 +354,7 @@ def siglip_with_negatives(f: Features) -> Tensor:
 def siglip_negclip(f: Features) -> Tensor:
     """`negclip` (Yuksekgonul et al. 2023) under the sigmoid: `siglip-negatives` on [I; I_hard] and
     [T; T_hard; N; N_hard]."""
-    return siglip_with_negatives(_with_hard(f))
+    return siglip_negatives(_with_hard(f))
 
 
 @reads("images", "captions", "negatives", "bias")

@@ -105,47 +105,22 @@ def reads(*vectors: str, optional: Sequence[str] = ()) -> Callable[[LossT], Loss
 
 # --- the terms -----------------------------------------------------------------------------------
 
-_PUBLISHED: Final = "counterpoint.training.losses.published"
-_OURS: Final = "counterpoint.training.losses.counterpoint"
-
+_BUILTIN: Final = {  # by file; functions have the names of their terms
+    "published": (
+        "clip clip-negatives negclip negatives focal focal-local analogy mil mil-negatives "
+        "trohn-img tripletclip intra-modal rank text-grounded distill concepts concept-patches "
+        "paraphrases reconstruct clic siglip siglip-negatives siglip-negclip siglip-own "
+        "siglip-positives siglip-trohn-img siglip-concepts siglip-concept-patches"
+    ),
+    "counterpoint": "listwise hinge agreement agreement-images counterpart hold",
+}
 TERMS: Final = Registry(
     "loss term",
     "counterpoint.losses",
     {
-        "clip": f"{_PUBLISHED}:clip",
-        "clip-negatives": f"{_PUBLISHED}:clip_with_negatives",
-        "negclip": f"{_PUBLISHED}:negclip",
-        "negatives": f"{_PUBLISHED}:negative_loss",
-        "focal": f"{_PUBLISHED}:focal",
-        "focal-local": f"{_PUBLISHED}:focal_local",
-        "analogy": f"{_PUBLISHED}:analogy",
-        "mil": f"{_PUBLISHED}:mil",
-        "mil-negatives": f"{_PUBLISHED}:mil_negatives",
-        "trohn-img": f"{_PUBLISHED}:trohn_img",
-        "tripletclip": f"{_PUBLISHED}:triplet_clip",
-        "intra-modal": f"{_PUBLISHED}:intra_modal",
-        "rank": f"{_PUBLISHED}:rank",
-        "text-grounded": f"{_PUBLISHED}:text_grounded",
-        "distill": f"{_PUBLISHED}:distill",
-        "concepts": f"{_PUBLISHED}:concepts",
-        "concept-patches": f"{_PUBLISHED}:concept_patches",
-        "paraphrases": f"{_PUBLISHED}:paraphrases",
-        "reconstruct": f"{_PUBLISHED}:reconstruct",
-        "clic": f"{_PUBLISHED}:clic",
-        "siglip": f"{_PUBLISHED}:siglip",
-        "siglip-negatives": f"{_PUBLISHED}:siglip_with_negatives",
-        "siglip-negclip": f"{_PUBLISHED}:siglip_negclip",
-        "siglip-own": f"{_PUBLISHED}:siglip_own",
-        "siglip-positives": f"{_PUBLISHED}:siglip_positives",
-        "siglip-trohn-img": f"{_PUBLISHED}:siglip_trohn_img",
-        "siglip-concepts": f"{_PUBLISHED}:siglip_concepts",
-        "siglip-concept-patches": f"{_PUBLISHED}:siglip_concept_patches",
-        "listwise": f"{_OURS}:listwise",
-        "hinge": f"{_OURS}:hinge",
-        "agreement": f"{_OURS}:agreement",
-        "agreement-images": f"{_OURS}:agreement_images",
-        "counterpart": f"{_OURS}:counterpart",
-        "hold": f"{_OURS}:hold",
+        name: f"counterpoint.training.losses.{file}:{name.replace('-', '_')}"
+        for file, names in _BUILTIN.items()
+        for name in names.split()
     },
 )
 
@@ -252,19 +227,17 @@ def _read(features: Features, name: str) -> Tensor | None:
 def _missing(term: str, name: str) -> DataError:
     what = name.replace("_", " ")
     if name == "bias":
-        return DataError("E-LOSS-INPUT-MISSING", no_bias(term))
-    if name == "reconstruction":
-        return DataError("E-LOSS-INPUT-MISSING", no_decoder(term))
-    if name.startswith("start_"):
-        return DataError(
-            "E-LOSS-INPUT-MISSING",
-            f"the loss term {term!r} needs the vectors of the start ({what}).",
+        why = no_bias(term)
+    elif name == "reconstruction":
+        why = no_decoder(term)
+    elif name.startswith("start_"):
+        why = f"the loss term {term!r} needs the vectors of the start ({what})."
+    else:
+        why = (
+            f"the loss term {term!r} needs {what}, and the data has none; use data that has, or "
+            "give the term the weight 0."
         )
-    return DataError(
-        "E-LOSS-INPUT-MISSING",
-        f"the loss term {term!r} needs {what}, and the data has none; use data that has, or give "
-        "the term the weight 0.",
-    )
+    return DataError("E-LOSS-INPUT-MISSING", why)
 
 
 def no_decoder(term: str) -> str:
