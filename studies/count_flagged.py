@@ -42,7 +42,6 @@ from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.language.words import lemmas, role
 from counterpoint.generation.pairs import Kind, Type
 from counterpoint.world.grammar import (
-    CaptionStyle,
     GrammarError,
     Phrase,
     Statement,
@@ -319,10 +318,9 @@ def _agree(one: Statement, two: Statement, rng: np.random.Generator) -> bool:
 def _candidates(size: int, seed: int) -> Iterator[tuple[str, Type, str, str]]:
     rng, chance = np.random.default_rng(seed), random.Random(seed)
     names = tuple(_EDITS)
-    style = CaptionStyle(grammar=1.0, synonym=0.3)
     made = 0
     while made < size:
-        caption = sample_caption(sample_scene(rng), style, rng)
+        caption = sample_caption(sample_scene(rng), rng, synonym=0.3)
         name = names[made % len(names)]
         kind, edit = _EDITS[name]
         text = str(edit(_said(caption), chance))

@@ -13,7 +13,7 @@ from rule_support import read_examples
 from counterpoint.generation import RULES, TextSettings, make_by_rules
 from counterpoint.generation.inputs.files import SourceCaption
 from counterpoint.generation.pairs import Kind, Pair
-from counterpoint.world.grammar import CaptionStyle, GrammarError, holds, read, sample_caption
+from counterpoint.world.grammar import GrammarError, holds, read, sample_caption
 from counterpoint.world.scenes import Scene, sample_scene
 
 pytestmark = pytest.mark.slow
@@ -109,9 +109,8 @@ def world_sources(count: int) -> list[tuple[SourceCaption, Scene]]:
 
     rng = np.random.default_rng(5)
     scenes = [sample_scene(rng) for _ in range(count)]
-    style = CaptionStyle(grammar=1.0, synonym=0.0)
     return [
-        (SourceCaption(str(n), None, sample_caption(scene, style, rng)), scene)
+        (SourceCaption(str(n), None, sample_caption(scene, rng)), scene)
         for n, scene in enumerate(scenes)
     ]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from engine_support import build
 from image_support import HOW, encoded, nothing_held, picture, refusal, store, write_table
-from models_for_tests import Judge, Towers, choice, noise, pixels, run_engine
+from models_for_tests import noise
 
 from counterpoint._util.store import Store
 from counterpoint.images import schemes
@@ -63,49 +61,21 @@ def test_every_shuffle_has_its_own_key(tmp_path: Path, store: Store) -> None:
     assert len(copies) == 1 and copies < keys
 
 
-class Reads:
-    """Counts what is read from files and from tables."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.names: list[str] = []
-        read, cell = schemes.read_file, schemes.read_cell
-
-        def of_file(path: Path) -> bytes:
-            self.names.append(path.name)
-            return read(path)
-
-        def of_cell(path: Path, column: str, row: int) -> bytes:
-            self.names.append(f"{path.name} {row}")
-            return cell(path, column, row)
-
-        monkeypatch.setattr(schemes, "read_file", of_file)
-        monkeypatch.setattr(schemes, "read_cell", of_cell)
-
-
-def test_a_warm_store_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_table(tmp_path / "t.parquet", range(4), 2)
-    noise(9).save(tmp_path / "a.png")
-    names = [f"parquet:t.parquet#image/{row}" for row in range(4)]
-    names += [f"shuffle-{how}:{seed}:a.png" for how in HOW for seed in (1, 2)]
-    names.append("shuffle-rows:1:parquet:t.parquet#image/0")
-    cases = build(*(choice(name, name, "yes", "no") for name in names), root=tmp_path)
-    reads = Reads(monkeypatch)
-    first, again = Towers(), Towers()
-    cold = run_engine(first, {"bench": cases}, tmp_path / "store")["bench"]
-    assert cold.left_out == {}
-    expected = {pixels(picture(tmp_path, name).open()) for name in names}
-    assert sorted(first.images) == sorted(expected)
-    reads.names.clear()
-    warm = run_engine(again, {"bench": cases}, tmp_path / "store")["bench"]
-    assert reads.names == [] and again.images == []
-    np.testing.assert_array_equal(warm.scores, cold.scores)
-    judged = run_engine(Judge(), {"bench": cases}, tmp_path / "store")["bench"]
-    reads.names.clear()
-    run_engine(Judge(), {"bench": cases}, tmp_path / "store")
-    assert reads.names == [] and np.isfinite(judged.scores).all()
-
-
 @pytest.mark.parametrize("text", ["a dog", "a/b", "..", "one\nand two", "x" * 5000, "ends here."])
 def test_a_text_is_no_picture(tmp_path: Path, store: Store, text: str) -> None:
     assert refusal(tmp_path, f"text:{text}", store) == "E-IMAGE-IS-TEXT"
     assert picture(tmp_path, f"text:{text}").file() is None
+
+
+def test_what_the_store_knows_is_not_read_again(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(tmp_path / "t.parquet", range(2), 2)
+    noise(9).save(tmp_path / "a.png")
+    names = [f"parquet:t.parquet#image/{row}" for row in range(2)]
+    names += [f"shuffle-{how}:{seed}:a.png" for how in HOW for seed in (1, 2)]
+    names.append("shuffle-rows:1:parquet:t.parquet#image/0")
+    keys = [picture(tmp_path, name).key(store) for name in names]
+    for reader in ("read_file", "read_cell"):
+        monkeypatch.setattr(schemes, reader, lambda *_: pytest.fail("it was read again"))
+    assert [picture(tmp_path, name).key(store) for name in names] == keys

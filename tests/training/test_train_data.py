@@ -363,8 +363,6 @@ def test_files_that_are_not_training_files(tmp_path):
         opened(tmp_path / "c.csv")
     with raises("E-SAMPLES-FEW", 12, 13):
         opened(training_file(tmp_path), batch=13)
-    with raises("E-DATA-MISSING", "pairs"):
-        open_data(Setting(DataConfig(kind="pairs"), preprocess, tokenize, 1, 0))
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,8 @@ def test_shards_are_gone_through_in_an_order_of_each_epoch_and_at_any_step(shard
 
 def test_the_index_of_shards_is_kept_until_they_change(shards, monkeypatch):
     opened(shards, kind="webdataset")
-    scan = "counterpoint.training.data.shards._scan"
-    monkeypatch.setattr(scan, lambda shard, _: pytest.fail(f"{shard} was read again"))
+    scan = "counterpoint.training.data.shards._rows"
+    monkeypatch.setattr(scan, lambda shard: pytest.fail(f"{shard} was read again"))
     opened(shards, kind="webdataset")
     os.utime(shards / "train-01.tar", (1, 1))
     with pytest.raises(pytest.fail.Exception, match=r"train-01\.tar was read again"):

@@ -17,7 +17,6 @@ from counterpoint.world import (
     CHANGES,
     KINDS,
     SHAPES,
-    CaptionStyle,
     Edit,
     Scene,
     holds,
@@ -110,8 +109,7 @@ def scenes_and_sentences(options: Options) -> Cases:
     """Scenes with a sentence each; a pair is true wherever the sentence holds of the scene."""
     rng = np.random.default_rng((options.number("seed"), 2))
     scenes = [sample_scene(rng) for _ in range(_size(options))]
-    sentences = CaptionStyle(grammar=1.0, synonym=0.0)
-    captions = list(dict.fromkeys(sample_caption(scene, sentences, rng) for scene in scenes))
+    captions = list(dict.fromkeys(sample_caption(scene, rng) for scene in scenes))
     statements = [read(caption) for caption in captions]
     truth = tuple(tuple(holds(one, scene) for one in statements) for scene in scenes)
     images = tuple(_image(scene) for scene in scenes)

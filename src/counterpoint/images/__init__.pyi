@@ -7,6 +7,7 @@ from .copies import (
     same_looks as same_looks,
 )
 from .files import (
+    TarMember as TarMember,
     decode as decode,
     expand_braces as expand_braces,
     file_content as file_content,

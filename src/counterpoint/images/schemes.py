@@ -53,21 +53,29 @@ class Scheme:
 
     def content(self, reference: str, root: Path | None, store: Store) -> bytes:
         """A digest of the image's content. Raises ImageError if there is no such image."""
-        path = path_below(root, reference)
-        return file_content(path, "", lambda: read_file(path), store)
+        return file_content(*self.find(reference, root), store)
 
     def read(self, reference: str, root: Path | None) -> bytes | None:
         """The image's encoded bytes; None if it has none. Raises ImageError."""
-        return read_file(path_below(root, reference))
+        return self.find(reference, root)[2]()
 
     def open(self, reference: str, root: Path | None) -> Image.Image:
         """The image as RGB. Raises ImageError."""
-        path = path_below(root, reference)
-        return decode(read_file(path), path)
+        path, part, read = self.find(reference, root)
+        return decode(read(), reference if part else path)
 
     def file(self, reference: str, root: Path | None) -> Path | None:
         """The file that holds the image, if it is in one."""
-        return path_below(root, reference)
+        return self.find(reference, root)[0]
+
+    def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
+        """The file, a name of the image in it unless it is the file, and what reads it."""
+        path = path_below(root, reference)
+        return path, "", lambda: read_file(path)
+
+    def split(self, reference: str) -> tuple[str, str, str]:
+        """What is before the path of its file, the path, and what is behind it."""
+        return "", reference, ""
 
     def image_path(self, reference: str) -> str | None:
         """The path of the image file that the reference names, None if it names none."""
@@ -75,7 +83,8 @@ class Scheme:
 
     def with_path(self, reference: str, change: Callable[[str], str]) -> str:
         """The reference with the path of its file changed; itself if it names no file."""
-        return change(reference)
+        before, path, behind = self.split(reference)
+        return f"{before}{change(path)}{behind}" if path else reference
 
 
 class _NoFile(Scheme):
@@ -87,11 +96,11 @@ class _NoFile(Scheme):
     def file(self, reference: str, root: Path | None) -> None:
         return None
 
+    def split(self, reference: str) -> tuple[str, str, str]:
+        return reference, "", ""
+
     def image_path(self, reference: str) -> None:
         return None
-
-    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
-        return reference
 
 
 class _World(_NoFile):
@@ -113,87 +122,71 @@ class _World(_NoFile):
         return Image.fromarray(draw([scene])[0])
 
 
-class _Inside(Scheme):
-    """An image inside another file, which comes with the annotations."""
-
-    def content(self, reference: str, root: Path | None, store: Store) -> bytes:
-        return file_content(*self.find(reference, root), store)
-
-    def read(self, reference: str, root: Path | None) -> bytes:
-        return self.find(reference, root)[2]()
-
-    def open(self, reference: str, root: Path | None) -> Image.Image:
-        return decode(self.read(reference, root), reference)
-
-    def file(self, reference: str, root: Path | None) -> Path | None:
-        return self.find(reference, root)[0]
-
-    def image_path(self, reference: str) -> None:
-        return None
-
-    def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
-        """The file, a name of the image in it, and what reads it."""
-        raise NotImplementedError
-
-
-class _Parquet(_Inside):
+class _Parquet(Scheme):
     prefix = "parquet:"
 
-    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+    def split(self, reference: str) -> tuple[str, str, str]:
         file, mark, cell = reference.removeprefix(self.prefix).rpartition("#")
-        return f"{self.prefix}{change(file)}{mark}{cell}"
+        return self.prefix, file, f"{mark}{cell}"
 
     def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
-        file, _, cell = reference.removeprefix(self.prefix).rpartition("#")
-        column, _, row = cell.rpartition("/")
+        _, file, cell = self.split(reference)
+        column, _, row = cell[1:].rpartition("/")
         if not file or not column or not _is_number(row):
             _refuse(reference, f"should be {self.prefix}FILE#COLUMN/ROW")
         path, place = path_below(root, file), (column, int(row))
         return path, repr(place), lambda: read_cell(path, *place)
 
+    def image_path(self, reference: str) -> None:
+        return None
 
-class _Tar(_Inside):
+
+class _Tar(Scheme):
     prefix = "tar:"
 
-    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
+    def split(self, reference: str) -> tuple[str, str, str]:
         file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
-        return f"{self.prefix}{change(f'{file}{mark[:-1]}')}{mark[-1:]}{member}"
+        return self.prefix, f"{file}{mark[:-1]}", f"{mark[-1:]}{member}"
 
     def find(self, reference: str, root: Path | None) -> tuple[Path, str, Callable[[], bytes]]:
-        file, mark, member = reference.removeprefix(self.prefix).partition(_TAR_MARK)
-        if not file or not member:
+        _, file, member = self.split(reference)
+        if file in ("", _TAR_MARK[:-1]) or not member[1:]:
             _refuse(reference, f"should be {self.prefix}FILE.tar#MEMBER")
-        path = path_below(root, f"{file}{mark[:-1]}")
-        return path, f"tar {member}", lambda: read_member(path, member)
+        path = path_below(root, file)
+        return path, f"tar {member[1:]}", lambda: read_member(path, member[1:])
+
+    def image_path(self, reference: str) -> None:
+        return None
 
 
 class _Shuffle(Scheme):
     prefix = "shuffle-"
 
     def content(self, reference: str, root: Path | None, store: Store) -> bytes:
-        how, seed, inner = self._read(reference)
+        how, seed, inner = self._parts(reference)
         return digest(how, str(seed), scheme_of(inner).content(inner, root, store))
 
     def read(self, reference: str, root: Path | None) -> None:
         return None
 
     def open(self, reference: str, root: Path | None) -> Image.Image:
-        how, seed, inner = self._read(reference)
+        how, seed, inner = self._parts(reference)
         return shuffled(scheme_of(inner).open(inner, root), how, seed)
 
     def file(self, reference: str, root: Path | None) -> Path | None:
-        inner = self._read(reference)[2]
+        inner = self._parts(reference)[2]
         return scheme_of(inner).file(inner, root)
+
+    def split(self, reference: str) -> tuple[str, str, str]:
+        how, seed, inner = [*reference.split(":", 2), "", ""][:3]
+        before, path, behind = scheme_of(inner).split(inner)
+        return f"{how}:{seed}:{before}", path, behind
 
     def image_path(self, reference: str) -> str | None:
         inner = reference.partition(":")[2].partition(":")[2]
         return scheme_of(inner).image_path(inner)
 
-    def with_path(self, reference: str, change: Callable[[str], str]) -> str:
-        how, seed, inner = [*reference.split(":", 2), "", ""][:3]
-        return f"{how}:{seed}:{scheme_of(inner).with_path(inner, change)}"
-
-    def _read(self, reference: str) -> tuple[str, int, str]:
+    def _parts(self, reference: str) -> tuple[str, int, str]:
         """`shuffle-rows:1:a.jpg` is rows, 1, a.jpg."""
         how, _, rest = reference.removeprefix(self.prefix).partition(":")
         seed, _, inner = rest.partition(":")

@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from counterpoint._util.errors import CounterpointError, RunError, reason
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint._util.writing import clear_drafts, locked, whole_file, whole_folder
+from counterpoint._util.writing import clear_drafts, locked, whole_file, whole_folder, write_json
 from counterpoint.evaluation import (
     TrainingRecord,
     photograph_digests,
@@ -149,6 +149,10 @@ def capture(run: TrainingRun, step: int) -> Checkpoint:
     return Checkpoint(step, state, weights, optimiser)
 
 
+def _exists(why: str) -> RunError:
+    return RunError("E-OUTPUT-EXISTS", f"{why}; name another folder: out=FOLDER.")
+
+
 def resume(run: TrainingRun) -> int:
     """Restore the last checkpoint; returns the number of steps that are done."""
     saved = load_last(run.recipe.folder, run.ranks.device)
@@ -176,17 +180,12 @@ def restore(run: TrainingRun, saved: Checkpoint) -> None:
 def _restore(run: TrainingRun, saved: Checkpoint) -> None:
     folder = run.recipe.folder
     if saved.state["start"] != run.fingerprint:
-        raise RunError(
-            "E-OUTPUT-EXISTS",
-            f"{folder} was begun from other weights than {run.recipe.model} has now; "
-            "name another folder: out=FOLDER.",
-        )
+        raise _exists(f"{folder} was begun from other weights than {run.recipe.model} has now")
     refuse_other_data(folder, saved.state.get("data"), run.data.contents, "data")
     if saved.state["steps"] != run.steps or set(run.parameters) - set(saved.weights):
-        raise RunError(
-            "E-OUTPUT-EXISTS",
+        raise _exists(
             f"{folder} was begun for {shown(saved.state['steps'])} steps and it would be "
-            f"{run.steps} now: the data has changed; name another folder: out=FOLDER.",
+            f"{run.steps} now: the data has changed"
         )
     for name, parameter in run.parameters.items():
         _fill(parameter, saved.weights[name])
@@ -239,18 +238,14 @@ def _names_by_number(run: TrainingRun) -> dict[int, str]:
 
 def problems_of(run: TrainingRun) -> Problems:
     """What the data had to leave out or replace, of all ranks. Every rank must call it."""
+    if run.ranks.size == 1:
+        return run.data.problems
+    states: list[Any] = [None] * run.ranks.size
+    distributed.all_gather_object(states, run.data.problems)
     found = Problems()
-    for own in _of_all_ranks(run.data.problems.as_json()):
-        found.update(Problems.of(own))
+    for own in states:
+        found.update(own)
     return found
-
-
-def _of_all_ranks(own: dict[str, Any]) -> list[dict[str, Any]]:
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return [own]
-    states: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(states, own)
-    return states
 
 
 def refuse_other_data(folder: Path, before: object, now: Mapping[str, str], section: str) -> None:
@@ -312,12 +307,8 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             ) from None
         return
     if folder.is_dir() and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise RunError(
-            "E-OUTPUT-EXISTS",
-            f"{folder} exists and holds something else; name another folder: out=FOLDER.",
-        )
-    with whole_file(path, RunError) as draft:
-        draft.write_text(json.dumps(settled, indent=1) + "\n", encoding="utf-8")
+        raise _exists(f"{folder} exists and holds something else")
+    write_json(path, settled, RunError)
 
 
 def _refuse_other(begun: Mapping[str, Any], asked: Mapping[str, Any], folder: Path) -> None:

@@ -402,7 +402,12 @@ def _validate(
     if validator is not None and log is not None:
         found = validator.value(state)
         if validator.improves(found):
-            save_model(run, state, BEST, validated={"step": step, **validator.as_json(found)})
+            save_model(
+                run,
+                state,
+                BEST,
+                validated={"step": step, "metric": validator.metric, "value": found},
+            )
         validator.record(step, found)
         log.write(step, {validator.metric: found}, event="validation")
         display.say(validator.in_words(step, found))

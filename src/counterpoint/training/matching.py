@@ -20,18 +20,18 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
-from counterpoint._util.writing import whole_file
+from counterpoint._util.writing import whole_file, write_json
 from counterpoint.evaluation import evaluate
 from counterpoint.models import pick_device
 from counterpoint.runs import Part, rows
 from counterpoint.training.loop import train
-from counterpoint.training.reading import check
+from counterpoint.training.reading import FOLDER, check, merged
 from counterpoint.training.towers import open_start
 
 METRICS: Final = ("image_to_text", "text_to_image", "group", "group_matching")
@@ -117,16 +117,24 @@ def match_at_test_time(
         right = int(matchings.right[keep].sum())
         found.append(Matched(iteration, model, values, len(keep), right))
         _write_pairs(folder / _PAIRS, part, matchings, keep)
-        recipe = check(
-            "test-time matching",
-            _recipe(model, folder, part, len(keep), iteration, settings, term, device),
-        )
-        trained = train(recipe, progress=progress)
+        values = merged(str(FOLDER / "_match.yaml"))
+        values |= {
+            "model": model,
+            "loss": [{"term": term}],
+            "epochs": settings.epochs,
+            "batch": min(settings.batch, len(keep)),
+            "lr": settings.lr * settings.restart**iteration,
+            "weight_decay": settings.weight_decay,
+            "device": device,
+            "seed": settings.seed + iteration,
+            "out": folder / "training",
+        }
+        values["data"] |= {"path": folder / _PAIRS, "images": part.cases.root}
+        trained = train(check("test-time matching", values), progress=progress)
         assert trained is not None  # there is one process
         model = trained.model
-    with whole_file(out / RECORD, DataError) as draft:
-        told = {"settings": asdict(settings), "iterations": [asdict(one) for one in found]}
-        draft.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    told = {"settings": asdict(settings), "iterations": [asdict(one) for one in found]}
+    write_json(out / RECORD, told)
     return found
 
 
@@ -183,41 +191,3 @@ def _write_pairs(path: Path, part: Part, matchings: Matchings, keep: np.ndarray)
         )
     with whole_file(path, DataError) as draft:
         draft.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-
-
-def _recipe(
-    model: str,
-    folder: Path,
-    part: Part,
-    kept: int,
-    iteration: int,
-    settings: MatchingSettings,
-    term: str,
-    device: str,
-) -> dict[str, Any]:
-    root = part.cases.root
-    return {
-        "name": "match",
-        "from": "Test-Time Matching (Zhu et al. 2025)",
-        "model": model,
-        "data": {
-            "kind": "pairs",
-            "path": str(folder / _PAIRS),
-            "images": None if root is None else str(root),
-            "negatives": 1,
-            "positives": False,
-            "negative_images": True,
-            "workers": 2,
-        },
-        "loss": [{"term": term}],
-        "epochs": settings.epochs,
-        "batch": min(settings.batch, kept),
-        "lr": settings.lr * settings.restart**iteration,
-        "betas": [0.9, 0.999],
-        "eps": 1e-8,
-        "weight_decay": settings.weight_decay,
-        "precision": "fp32",
-        "device": device,
-        "seed": settings.seed + iteration,
-        "out": str(folder / "training"),
-    }

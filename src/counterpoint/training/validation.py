@@ -9,7 +9,6 @@ validation that it was in, and does it then.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ from torch import Tensor
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import parse_json
-from counterpoint._util.writing import whole_file, whole_folder
+from counterpoint._util.writing import whole_folder, write_json
 from counterpoint.training.batches import Batch, only
 from counterpoint.training.checkpoints import refuse_other_data
 from counterpoint.training.data import open_data
@@ -150,9 +149,6 @@ class Validator:
             return False
         return self.best is None or _above(Validated(0, value, self.metric), self.best)
 
-    def as_json(self, value: float) -> dict[str, Any]:
-        return {"metric": self.metric, "value": value}
-
     def record(self, step: int, value: float) -> None:
         others = [one for one in self._found if one.step < step]
         self._found = [*others, Validated(step, value, self.metric)]
@@ -166,8 +162,7 @@ class Validator:
             "best": None if best is None else {"step": best.step, "value": best.value},
             "data": self.data.contents,
         }
-        with whole_file(self.folder / RECORD, RunError) as draft:
-            draft.write_text(json.dumps(said, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_json(self.folder / RECORD, said, RunError)
 
     def in_words(self, step: int, value: float) -> str:
         best = self.best

@@ -23,7 +23,6 @@ from .edits import (
     swaps as swaps,
 )
 from .grammar import (
-    CaptionStyle as CaptionStyle,
     GrammarError as GrammarError,
     Phrase as Phrase,
     Statement as Statement,

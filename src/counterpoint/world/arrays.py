@@ -304,7 +304,8 @@ def draw_false(said: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def draw_plain(scenes: Scenes, stream: np.ndarray, grammar: float, synonym: float) -> np.ndarray:
-    """Captions (n, 16) like those the base was trained on: see `grammar.CaptionStyle`."""
+    """Captions (n, 16) like those that the base was trained on: a share `grammar` are sentences,
+    the others keywords in random order; `synonym` is how often a word is in its rarer form."""
     n, slots = len(stream), 4 * MOST
     cuts = np.cumsum([1, len(WORDS), slots, slots])
     parts = np.split(uniforms(stream, int(cuts[-1]) + STATEMENT_DRAWS), cuts, axis=1)

@@ -1,14 +1,16 @@
 """Scenes of the synthetic world: two to four objects with a shape, attributes and a place.
 
-First the words of the world and which of them mean the same, then scenes. Objects stand in the
+The words of the world, and which of them mean the same, are in `words.toml`. Objects stand in the
 cells of a 3 x 3 grid, with a jitter smaller than half of the distance that a relation needs: every
 relation is clearly true or clearly false.
 """
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -16,66 +18,29 @@ import numpy as np
 from counterpoint._util.errors import CounterpointError
 from counterpoint._util.untrusted import shown
 
-# Red, green and blue from 0 to 1. Backgrounds are mid-grey, so black, silver and white all show.
-COLOURS: Final[dict[str, tuple[float, float, float]]] = {
-    "red": (0.86, 0.08, 0.12),
-    "green": (0.05, 0.60, 0.20),
-    "blue": (0.10, 0.22, 0.85),
-    "yellow": (0.98, 0.85, 0.10),
-    "orange": (0.98, 0.50, 0.05),
-    "purple": (0.52, 0.12, 0.68),
-    "brown": (0.42, 0.23, 0.08),
-    "white": (0.99, 0.98, 0.94),
-    "black": (0.04, 0.04, 0.05),
+_WORDS: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("words.toml").read_text(encoding="utf-8")
+)
+COLOURS: Final[dict[str, tuple[float, ...]]] = {
+    name: tuple(levels) for name, levels in _WORDS["colours"].items()
 }
-SHAPES: Final = ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring")
-# Radius as a share of the width; two large objects in neighbouring cells must not touch.
-SIZES: Final[dict[str, float]] = {"large": 0.135, "small": 0.09}
-TEXTURES: Final = ("solid", "striped", "dotted", "checkered")
-
-RELATIONS: Final = ("left of", "right of", "above", "below")
-CONVERSE: Final = dict(zip(RELATIONS, ("right of", "left of", "below", "above"), strict=True))
-
+SHAPES: Final[tuple[str, ...]] = tuple(_WORDS["shapes"])
+SIZES: Final[dict[str, float]] = _WORDS["sizes"]
+TEXTURES: Final[tuple[str, ...]] = tuple(_WORDS["textures"])
+CONVERSE: Final[dict[str, str]] = _WORDS["converse"]
+RELATIONS: Final = tuple(CONVERSE)
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "size": tuple(SIZES),
     "colour": tuple(COLOURS),
     "texture": TEXTURES,
 }
-
-# From the hard-positives paper where it has the word (colours up to ebony, large, small, above and
-# under/beneath); the rest are ours. "on top of" is doubtful English for "above", and is kept as the
-# paper uses it: in this world the two are defined to mean the same.
-SYNONYMS: Final[dict[str, str]] = {
-    "red": "crimson",
-    "green": "emerald",
-    "blue": "sapphire",
-    "brown": "chestnut",
-    "white": "ivory",
-    "black": "ebony",
-    "yellow": "golden",
-    "orange": "tangerine",
-    "purple": "violet",
-    "large": "big",
-    "small": "tiny",
-    "solid": "plain",
-    "striped": "banded",
-    "dotted": "spotted",
-    "checkered": "chequered",
-    "left of": "to the left of",
-    "right of": "to the right of",
-    "above": "on top of",
-    "below": "beneath",
-}
-
+SYNONYMS: Final[dict[str, str]] = _WORDS["synonyms"]
 CANONICAL: Final[dict[str, str]] = {
     **{word: word for word in (*SHAPES, *SIZES, *COLOURS, *TEXTURES, *RELATIONS)},
     **{synonym: word for word, synonym in SYNONYMS.items()},
 }
-
-# How a picture is lit and drawn. No word of the world says it, so no caption depends on it.
 LOOKS: Final[dict[str, tuple[str, ...]]] = {
-    "lighting": ("dim", "warm", "shade"),
-    "style": ("soft", "grain", "sharp"),
+    name: tuple(looks) for name, looks in _WORDS["looks"].items()
 }
 _LOOKS: Final = tuple(look for looks in LOOKS.values() for look in looks)
 

@@ -185,14 +185,13 @@ def _scenes(size: int, seed: int) -> Iterator[SourceCaption]:
     import numpy as np
 
     from counterpoint.images import world_reference
-    from counterpoint.world import CaptionStyle, sample_caption, sample_scene
+    from counterpoint.world import sample_caption, sample_scene
 
-    style = CaptionStyle(grammar=1.0, synonym=0.0)
     rng = np.random.default_rng((seed, _WORLD_STREAM))
     for number in range(size):
         scene = sample_scene(rng)
         image = ImageRef(world_reference(scene))
-        yield SourceCaption(str(number), image, sample_caption(scene, style, rng))
+        yield SourceCaption(str(number), image, sample_caption(scene, rng))
 
 
 def _digest(*parts: Any) -> str:

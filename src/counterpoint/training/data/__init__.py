@@ -20,11 +20,6 @@ def open_data(setting: Setting) -> TrainingData:
         from counterpoint.training.data.world import WorldData
 
         return WorldData(setting)
-    if not config.paths:
-        raise DataError(
-            "E-DATA-MISSING",
-            f"data of kind {config.kind!r} needs a file: give data.path=FILE.",
-        )
     from counterpoint.training.data.pairs import read_pairs
     from counterpoint.training.data.samples import Samples
     from counterpoint.training.data.shards import read_shards

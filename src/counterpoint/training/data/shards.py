@@ -12,9 +12,8 @@ samples of sixteen shards at a time.
 from __future__ import annotations
 
 import hashlib
-import re
-import tarfile
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -28,11 +27,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
-from counterpoint._util.errors import DataError, reason
-from counterpoint._util.untrusted import parse_json, shortened
+from counterpoint._util.errors import DataError, ImageError, reason
+from counterpoint._util.untrusted import parse_json
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import offsets
-from counterpoint.images import expand_braces
+from counterpoint.images import TarMember, expand_braces, read_member, tar_members, tar_samples
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.table import (
     SCHEMA,
@@ -46,8 +45,6 @@ from counterpoint.training.data.table import (
 )
 from counterpoint.training.recipe import DataConfig
 
-_NAME: Final = re.compile(r"((?:.*/)?[^./][^.]*)\.([^/]*)")  # of a sample, and what ends its member
-_PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff")
 _WINDOW: Final = 16  # shards whose samples are shuffled together
 _VERSION: Final = 3  # of what is kept
 # Of an image in its shard; and why the texts of a sample cannot be read, if they cannot.
@@ -109,66 +106,41 @@ def _read(shard: Path) -> pa.Table:
     try:
         return pq.read_table(kept, schema=_SCHEMA)
     except (OSError, pa.ArrowException):
-        samples = _scan(shard, stat.st_size)
-    table = pa.Table.from_pylist([_row(shard, sample) for sample in samples], schema=_SCHEMA)
-    with suppress(DataError), whole_file(kept) as draft:  # or the next run scans again
+        table = pa.Table.from_pylist(_rows(shard), schema=_SCHEMA)
+    with suppress(DataError), whole_file(kept) as draft:  # or the next run reads it again
         pq.write_table(table, draft)
     return table
 
 
-_Member = tuple[int, int, bytes]  # where it starts, its length, and its content if it is a text
-
-
-def _scan(shard: Path, size: int) -> list[dict[str, _Member]]:
-    """The members of each sample, by what they are. Those of one sample follow each other."""
-    samples: list[dict[str, _Member]] = []
-    last = None
+def _rows(shard: Path) -> list[dict[str, Any]]:
+    """A row per sample; one without an image or a text is empty."""
     try:
-        with tarfile.open(shard, "r:") as tar:
-            for member in tar:
-                named = _NAME.fullmatch(member.name)
-                if named is None or not member.isfile():
-                    continue
-                sample, ending = named[1], named[2].lower()
-                if sample != last:
-                    samples.append({})
-                    last = sample
-                part = "image" if ending in _PICTURES else ending
-                if part in ("image", "json", "txt"):
-                    if not 0 <= member.size <= size - member.offset_data:
-                        raise tarfile.ReadError("a member is longer than the file")
-                    file = None if part == "image" else tar.extractfile(member)
-                    text = b"" if file is None else file.read()
-                    if member.size:
-                        samples[-1][part] = member.offset_data, member.size, text
-                tar.members = []  # type: ignore[attr-defined]  # or it remembers every header
-    except Exception as error:  # of damaged headers the library raises anything
-        why = reason(error) if isinstance(error, OSError) else shortened(error)
-        raise DataError(
-            "E-FILE-MALFORMED", f"{shard}: not a readable, uncompressed tar file: {why}."
-        ) from None
-    return samples
+        members = tar_members(shard)
+        return [_row(shard, sample, members) for sample in tar_samples(shard).values()]
+    except ImageError as error:
+        raise DataError("E-FILE-MALFORMED", str(error).removeprefix("image ")) from None
 
 
-def _row(shard: Path, sample: dict[str, _Member]) -> dict[str, Any]:
-    """A row of the table; one without an image or a text is empty."""
-    if "image" not in sample or not sample.keys() & {"json", "txt"}:
+def _row(shard: Path, sample: dict[str, str], members: Mapping[str, TarMember]) -> dict[str, Any]:
+    parts = {part: name for part, name in sample.items() if members[name].size}
+    if "image" not in parts or not parts.keys() & {"json", "txt"}:
         return {}
-    start, size, _ = sample["image"]
+    start, size = members[parts["image"]]
     place = {"image": str(shard), "start": start, "size": size}
+    texts = {part: read_member(shard, parts[part]) for part in ("json", "txt") if part in parts}
     try:
-        return place | _texts(sample, _where(place))
+        return place | _texts(texts, _where(place))
     except DataError as error:
         return place | {"problem": str(error)}
 
 
-def _texts(sample: dict[str, _Member], where: str) -> dict[str, Any]:
-    values: Any = parse_json(sample["json"][2], where) if "json" in sample else {}
+def _texts(sample: dict[str, bytes], where: str) -> dict[str, Any]:
+    values: Any = parse_json(sample["json"], where) if "json" in sample else {}
     if not isinstance(values, dict):
         raise _malformed(where, "its JSON is no object")
     caption = values.get("caption")
     if caption is None and "txt" in sample:
-        caption = sample["txt"][2].decode("utf-8", errors="replace").strip()
+        caption = sample["txt"].decode("utf-8", errors="replace").strip()
     if not isinstance(caption, str):
         raise _malformed(where, "has no caption")
     lists = {name: values.get(name) or [] for name in TEXT_LISTS}
