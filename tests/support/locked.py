@@ -9,9 +9,7 @@ from pathlib import Path
 import hf_models
 import numpy as np
 import polars as pl
-import torch
 from open_clip_models import CLIP, COCA, CUSTOM, PREPROCESS, noise, save_model
-from safetensors.torch import load_file
 from training import CPU
 
 from counterpoint.training import load_recipe
@@ -109,11 +107,6 @@ def pixels_like(run, recipe):
         part.eval()
     other.optimiser = _optimiser(free, other.parameters, CPU.device)
     return other
-
-
-def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    [path] = (folder / "model").glob("*model.safetensors")
-    return load_file(path)
 
 
 def vectors_in(folder: Path, names: list[str], vectors: np.ndarray, file: str = "images") -> Path:

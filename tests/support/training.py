@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,40 @@ def train_by_two(folder: Path, paths: list[str]) -> None:
         for rank, environment in enumerate(ranks)
     ]
     assert [ended(process) for process in both] == [0, 0]
+
+
+def resumes_the_same(
+    folder: Path, monkeypatch, steps: Iterable[int], *changes: str, name: str = "hp-hn"
+) -> None:
+    """A run that is broken off at any of these steps ends with the bytes of `folder/whole`."""
+    run_small(folder, *changes, out="whole", name=name)
+    for at in steps:
+        broken_off(folder, monkeypatch, at, *changes, out=f"at{at}", name=name)
+        assert not (folder / f"at{at}" / "model").exists()
+        run_small(folder, *changes, out=f"at{at}", name=name)
+        assert same(saved_weights(folder / f"at{at}"), saved_weights(folder / "whole"))
+        assert same(everything(folder / f"at{at}"), everything(folder / "whole"))
+
+
+def saved_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Of a model of open_clip or transformers."""
+    [path] = (folder / "model").glob("*model.safetensors")
+    return load_file(path)
+
+
+def two_end_as_one(
+    folder: Path, make: Callable[..., Recipe], *ways: str, atol: float, alike: str = ""
+) -> None:
+    """DDP and FSDP2 over gloo, each broken off once: two ranks with half of each batch. `make`
+    gives the recipe of an output folder, with changes; `alike`: of which weights."""
+    train(make(out="alone"))
+    alone = {n: w for n, w in saved_weights(folder / "alone").items() if alike in n}
+    recipes = [make(way, out=way) for way in ways]
+    train_by_two(folder, [written(recipe) for recipe in recipes])
+    assert alone
+    for way in ways:
+        found = saved_weights(folder / way)
+        assert all(torch.allclose(alone[n], found[n], atol=atol) for n in alone), way
 
 
 def tensors(path: Path) -> dict[str, torch.Tensor]:

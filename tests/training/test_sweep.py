@@ -27,8 +27,8 @@ from training import (
 from typer.testing import CliRunner
 
 from counterpoint.cli.app import app
-from counterpoint.training import load_recipe, loop, sweep, sweeping
-from counterpoint.training.sweeping import cells_of, finished, read_grid
+from counterpoint.training import grids, load_recipe, loop, sweep
+from counterpoint.training.grids import cells_of, finished, read_grid
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def test_a_cell_is_the_training_of_its_values(tmp_path):
 
 def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch):
     before = run(tmp_path)
-    monkeypatch.setattr(sweeping, "train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(grids, "train", lambda *_: pytest.fail("trained again"))
     again = run(tmp_path)
     assert again.as_json() == before.as_json()
 
@@ -202,7 +202,7 @@ def test_too_many_cells(tmp_path):
 def test_all_cells_are_checked_before_the_first(tmp_path, monkeypatch):
     name, grid, common = asked(tmp_path)
     grid.write_text("lr: [1e-3, -1]\n")
-    monkeypatch.setattr(sweeping, "train", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(grids, "train", lambda *_: pytest.fail("trained"))
     with raises("E-RECIPE-INVALID", "lr"):
         sweep(name, grid, common, world=True, out=tmp_path / "sweep")
     with raises("E-RECIPE-INVALID", "validation"):

@@ -186,12 +186,6 @@ def test_a_worker_that_does_not_end_is_killed(tmp_path, worker_sockets, monkeypa
     assert not alive
 
 
-def test_a_step_beyond_the_epoch_is_refused(tmp_path):
-    data = opened(training_file(tmp_path))
-    with pytest.raises(IndexError, match="steps 0 to 2, not 3"):
-        data.batch(0, 3)
-
-
 def test_augmentation_is_seeded_by_image_and_leaves_other_chance_alone(tmp_path):
     def noisy(image: Image.Image) -> torch.Tensor:
         return preprocess(image) + torch.rand(3, 4, 4) + random.random()  # as transforms do

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
-import torch
-from open_clip_models import CLIP, load, save_model
+from open_clip_models import CLIP, save_model
 from PIL import Image
-from train_data_support import write_tar
-from training import same, weights
 from typer.testing import CliRunner
 
 from counterpoint.cases import ImageRef
 from counterpoint.cli.app import app
 from counterpoint.generation import write_pairs
-from counterpoint.generation.export import export_training
 from counterpoint.generation.pairs import Pair, tabulate
 
 pytestmark = pytest.mark.slow
@@ -75,34 +67,6 @@ def pairs_files(folder: Path) -> list[Path]:
     return files
 
 
-def neighbours(folder: Path) -> Path:
-    """As `generate neighbours` writes them."""
-    rows = [
-        {
-            "image": f"photos/{number}.jpg",
-            "neighbours": [f"photos/{(number + i) % len(things())}.jpg" for i in (1, 2, 3)],
-            "similarities": [0.9, 0.8, 0.7],
-        }
-        for number in range(len(things()))
-    ]
-    path = folder / "near.parquet"
-    pl.DataFrame(rows).write_parquet(path)
-    return path
-
-
-def shards(folder: Path) -> Path:
-    members: list[list[tuple[str, bytes]]] = [[], []]
-    for number, (colour, shape) in enumerate(things()):
-        image = io.BytesIO()
-        picture(colour, shape).save(image, "PNG")
-        said = {"caption": f"a {colour} {shape}", **texts(colour, shape)}
-        parts = (("png", image.getvalue()), ("json", json.dumps(said).encode()))
-        members[number % 2] += [(f"{number:04}.{ending}", content) for ending, content in parts]
-    for shard, some in enumerate(members):
-        write_tar(folder / f"train-{shard:02}.tar", some)
-    return folder
-
-
 def trained(folder: Path, recipe: str, *changes: str) -> tuple[dict[str, object], list[dict]]:
     """What the command prints, and its log."""
     out = folder / f"run-{recipe}"
@@ -137,36 +101,3 @@ def test_hp_hn_learns_from_pairs_files_and_their_photographs(tmp_path, start, mo
     found = accuracies(model, files, tmp_path)
     assert found["original_accuracy"] > 0.75 and found["augmented_accuracy"] > 0.65
     assert found["mean_score_positive"] > found["mean_score_negative"] + 0.3
-
-
-def test_negclip_takes_hard_images_from_a_training_file(tmp_path, start):
-    files = pairs_files(tmp_path)
-    (tmp_path / "sets").mkdir()
-    path = tmp_path / "sets" / "train.parquet"
-    export_training(files, path, Counter(), neighbours=neighbours(tmp_path))
-    given = (start, f"data.path={path}", f"data.images={tmp_path}", "precision=fp32")
-    _, log = trained(tmp_path, "negclip", *given, "data.workers=0")
-    losses = [line["loss"] for line in log]
-    assert all(map(math.isfinite, losses)) and losses[-1] < losses[0]
-    # twice as many images as samples, a column for every text of either
-    assert losses[0] == pytest.approx((math.log(12) + math.log(24)) / 2, rel=0.1)
-    _, none = trained(tmp_path, "clip-ft", *given, "data.workers=0")
-    assert none[0]["loss"] == pytest.approx(math.log(6), rel=0.1)
-
-
-def test_hp_hn_trains_on_shards_the_same_in_parts(tmp_path, start, monkeypatch):
-    given = (start, "data.kind=webdataset", f"data.path={shards(tmp_path / 'shards')}")
-    given = (*given, "data.workers=0", "precision=fp32", "lr=1e-4", "steps=4")
-    told, log = trained(tmp_path, "hp-hn", *given)
-    (tmp_path / "run-hp-hn").rename(tmp_path / "one")
-    _, other = trained(tmp_path, "hp-hn", *given, "cached_batch=5")
-    losses = [[line["loss"] for line in lines] for lines in (log, other)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "run-hp-hn")
-    assert not same(one, weights_of_start(tmp_path))
-    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-3
-    assert told["steps"] == 4
-
-
-def weights_of_start(folder: Path) -> dict[str, torch.Tensor]:
-    return dict(load(folder / "start").model.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,10 +17,9 @@ from locked import (
     start_in,
     steps_of,
     vectors_in,
-    weights_of,
 )
 from safetensors.torch import load_file
-from training import CPU, Killed, everything, same, train_by_two, written
+from training import CPU, Killed, everything, same, saved_weights, two_end_as_one
 
 import counterpoint
 from counterpoint._util.store import Store
@@ -120,7 +120,7 @@ def test_the_trunk_is_the_same_to_the_bit_and_the_model_evaluates(tmp_path, name
     id = start_in(tmp_path, name)
     done = train(recipe_in(tmp_path, id, "lock=image", "wise=0.7", "ema=0.9"))
     [path] = (tmp_path / f"start-{name}").glob("*model.safetensors")
-    before, after = load_file(path), weights_of(tmp_path / "run")
+    before, after = load_file(path), saved_weights(tmp_path / "run")
     images = ("visual.", "vision_", "visual_")
     trunk = [n for n in before if n.startswith(images) and n not in HEADS[name]]
     assert trunk and all(torch.equal(before[n], after[n]) for n in trunk)
@@ -215,18 +215,8 @@ def test_validation_looks_at_stored_vectors_too(tmp_path, monkeypatch, lock):
 )
 def test_two_processes_end_with_the_weights_of_one(tmp_path, name, lock, alike):
     id = start_in(tmp_path, name)
-    changes = (lock, "cached_batch=1", "steps=4")
-    train(recipe_in(tmp_path, id, *changes, out="alone"))
-    recipes = [
-        recipe_in(tmp_path, id, *changes, f"sharded={whether}", out=out)
-        for out, whether in (("ddp", "false"), ("fsdp", "true"))
-    ]
-    train_by_two(tmp_path, [written(recipe) for recipe in recipes])
-    alone = {n: w for n, w in weights_of(tmp_path / "alone").items() if alike in n}
-    assert alone
-    for out in ("ddp", "fsdp"):
-        found = weights_of(tmp_path / out)
-        assert all(torch.allclose(alone[n], found[n], atol=1e-4) for n in alone), out
+    make = partial(recipe_in, tmp_path, id, lock, "cached_batch=1", "steps=4")
+    two_end_as_one(tmp_path, make, "sharded=false", "sharded=true", atol=1e-4, alike=alike)
 
 
 def test_lora_leaves_the_locked_tower_alone(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from training import (
     same,
     small_recipe,
     tensors,
-    train_by_two,
+    two_end_as_one,
     weights,
     written,
 )
@@ -26,7 +27,7 @@ from typer.testing import CliRunner
 from counterpoint.cli.app import app
 from counterpoint.evaluation import evaluate
 from counterpoint.training import loop
-from counterpoint.training.logs import Log, Silent
+from counterpoint.training.logs import Display, Log
 from counterpoint.training.losses import terms
 from counterpoint.training.setup import build
 
@@ -106,7 +107,7 @@ def test_benchmarks_give_one_table_and_evaluations_on_the_way(tmp_path, monkeypa
 
 def test_the_evaluation_in_the_end_says_what_it_is_and_how_to_do_without(tmp_path, monkeypatch):
     lines: list[str] = []
-    display = Silent()
+    display = Display()
     monkeypatch.setattr(display, "say", lines.append)
     for out, benchmarks in (("one", "['world-swap:size=5']"), ("none", "[]")):
         changes = ("steps=1", f"benchmarks={benchmarks}")
@@ -222,24 +223,13 @@ def test_wandb_is_asked_for_by_name(tmp_path, monkeypatch):
 def test_two_processes_share_words_and_teachers(tmp_path, name):
     """Texts of two ranks have other lengths; each rank has the same teacher."""
     changes = ("lr=1e-3", "steps=4", "cached_batch=3")
-    run_small(tmp_path, *changes, out="alone", name=name)
-    train_by_two(tmp_path, [written(small_recipe(tmp_path, *changes, out="ddp", name=name))])
-    alone, found = weights(tmp_path / "alone"), weights(tmp_path / "ddp")
-    for part in alone:
-        assert torch.allclose(alone[part], found[part], atol=3e-5), part
+    make = partial(small_recipe, tmp_path, *changes, name=name)
+    two_end_as_one(tmp_path, make, "sharded=false", atol=3e-5)
 
 
 def test_two_processes_end_with_the_weights_of_one(tmp_path):
-    """DDP and FSDP2 over gloo, each broken off once: two ranks with half of each batch."""
     changes = ("lr=1e-3", "steps=4", "grad_clip=1", "cached_batch=3", "accumulate=2", "ema=0.5")
-    run_small(tmp_path, *changes, out="alone")
-    ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
-    paths = [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()]
-    train_by_two(tmp_path, paths)
-    alone, before = weights(tmp_path / "alone"), load(tmp_path / "start").model.state_dict()
+    make = partial(small_recipe, tmp_path, *changes)
+    two_end_as_one(tmp_path, make, "sharded=false", "sharded=true", atol=3e-5)
+    before, alone = load(tmp_path / "start").model.state_dict(), weights(tmp_path / "alone")
     assert max(float((alone[n] - before[n]).abs().max()) for n in alone) > 1e-3
-    for out in ways:
-        found = weights(tmp_path / out)
-        assert found.keys() == alone.keys()
-        for name in alone:
-            assert torch.allclose(alone[name], found[name], atol=3e-5), (out, name)

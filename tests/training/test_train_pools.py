@@ -16,10 +16,9 @@ from locked import (
     start_in,
     steps_of,
     vectors_in,
-    weights_of,
 )
 from open_clip_models import noise
-from training import CPU
+from training import CPU, saved_weights
 
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.hf.pooling import MeanPool, pool_of
@@ -49,7 +48,7 @@ def test_a_pool_starts_as_the_class_token_and_is_saved(tmp_path, name, pool):
 
     done = train(recipe_in(tmp_path, id, lock, "lr=1e-2", "steps=8"))
     tuned = load_model(done.model, LoadOptions("cpu"))
-    state = weights_of(tmp_path / "run")
+    state = saved_weights(tmp_path / "run")
     assert state["vision_model.pool.out.weight"].abs().max() > 0
     plain = hf_models.tf.VisionTextDualEncoderModel.from_pretrained(tmp_path / "run" / "model")
     said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
@@ -94,7 +93,7 @@ def test_a_centered_pool_subtracts_the_means_of_the_training_images(tmp_path, po
 
     # Saved, loaded, and kept as it is by what is tuned further, on other images too.
     done = train(recipe_in(tmp_path, id, lock, "steps=2", "lr=1e-2"))
-    saved = weights_of(tmp_path / "run")["vision_model.pool.center"]
+    saved = saved_weights(tmp_path / "run")["vision_model.pool.center"]
     assert np.array_equal(saved.numpy(), learned)
     said = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert said["counterpoint_pool"] == {"kind": pool, "heads": 4, "center": True}

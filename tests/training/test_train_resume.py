@@ -22,6 +22,7 @@ from training import (
     broken_off,
     everything,
     last_checkpoint,
+    resumes_the_same,
     run_small,
     same,
     small_recipe,
@@ -48,13 +49,9 @@ LOGGED = ("step", "loss", "lr", "scale")
 
 @pytest.mark.parametrize("extra", [(), ODD, ("lora.rank=2",), ("precision=bf16",), FP16])
 def test_broken_off_at_any_step(tmp_path, monkeypatch, extra):
-    run_small(tmp_path, *extra, out="whole")
-    for at in range(6) if not extra else (0, 3, 5):
-        broken_off(tmp_path, monkeypatch, at, *extra, out=f"at{at}")
-        assert not (tmp_path / f"at{at}" / "model").exists()
-        run_small(tmp_path, *extra, out=f"at{at}")
-        assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
-        assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
+    steps = (0, 3, 5) if extra else range(6)
+    resumes_the_same(tmp_path, monkeypatch, steps, *extra)
+    for at in steps:
         logs = [log_of(tmp_path / out) for out in (f"at{at}", "whole")]
         resumed, whole = ([[line[k] for k in LOGGED] for line in log] for log in logs)
         assert resumed == whole and [step for step, *_ in whole] == [1, 2, 3, 4, 5, 6]
@@ -72,12 +69,7 @@ SOFTMAX = [
 )
 def test_recipes_with_more_than_vectors_are_resumed(tmp_path, monkeypatch, name):
     changes = SOFTMAX if name == "c2lip" else ["cached_batch=3"] if name == "read-clip" else []
-    run_small(tmp_path, *changes, out="whole", name=name)
-    for at in (2, 3):
-        broken_off(tmp_path, monkeypatch, at, *changes, out=f"at{at}", name=name)
-        run_small(tmp_path, *changes, out=f"at{at}", name=name)
-        assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
-        assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
+    resumes_the_same(tmp_path, monkeypatch, (2, 3), *changes, name=name)
     assert all(math.isfinite(line["loss"]) for line in log_of(tmp_path / "whole"))
 
 

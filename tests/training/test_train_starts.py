@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import hf_models
@@ -15,12 +16,12 @@ from safetensors.torch import load_file
 from training import (
     CPU,
     broken_off,
-    everything,
+    resumes_the_same,
     run_small,
     same,
+    saved_weights,
     small_recipe,
-    train_by_two,
-    written,
+    two_end_as_one,
 )
 
 import counterpoint
@@ -88,33 +89,21 @@ def _id(folder: Path, name: str) -> str:
     return f"open_clip:local-dir:{folder}" if of_open_clip else f"hf:{folder}"
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    [path] = [p for name in ENDS if (p := folder / "model" / name).is_file()]
-    return load_file(path)
-
-
 def terms_for(name: str) -> tuple[str, ...]:
     return SIGMOID if "siglip" in name else ()
 
 
 @pytest.mark.parametrize("name", [*OPEN_CLIP, *HF])
-def test_it_trains_resumes_and_evaluates(tmp_path, trained, monkeypatch, name):
-    terms = terms_for(name)
-    whole = trained(name, *terms, "steps=4", out="whole")
-    before = load_model(_id(tmp_path / f"start-{name}", name), LoadOptions("cpu"))
-    model = load_model(whole.model, LoadOptions("cpu"))
+def test_it_trains_resumes_and_evaluates(tmp_path, monkeypatch, name):
+    terms, id = terms_for(name), start_in(tmp_path / "start", name)
+    changes = (f"model={id}", "lr=1e-3", *terms, "steps=4")
+    resumes_the_same(tmp_path, monkeypatch, (0, 2), *changes)
+    kind = "open_clip:local-dir:" if name in OPEN_CLIP else "hf:"
+    whole = f"{kind}{tmp_path / 'whole' / 'model'}"
+    before, model = (load_model(one, LoadOptions("cpu")) for one in (id, whole))
     assert type(model) is type(before) and model.fingerprint != before.fingerprint
     assert model.context_length == before.context_length
-    start = {"model": f"model={_id(tmp_path / f'start-{name}', name)}"}
-    for at in (0, 2):
-        changes = (start["model"], "lr=1e-3", *terms, "steps=4")
-        broken_off(tmp_path, monkeypatch, at, *changes, out=f"at{at}")
-        run_small(tmp_path, *changes, out=f"at{at}")
-        assert same(weights(tmp_path / f"at{at}"), weights(tmp_path / "whole"))
-        assert same(everything(tmp_path / f"at{at}"), everything(tmp_path / "whole"))
-    run = counterpoint.evaluate(
-        whole.model, "world-swap:size=6", out=tmp_path / "eval", device="cpu"
-    )
+    run = counterpoint.evaluate(whole, "world-swap:size=6", out=tmp_path / "eval", device="cpu")
     [part] = run.parts.values()
     assert len(part.scores) == 3 * 6 and np.isfinite(part.scores).all()
     log = [json.loads(line) for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()]
@@ -161,18 +150,8 @@ def _world(run):
 def test_two_processes_end_with_the_weights_of_one(tmp_path, name):
     id = start_in(tmp_path / "model", name)
     changes = (f"model={id}", "lr=1e-3", "steps=4", "grad_clip=1", "cached_batch=3", *SIGMOID)
-    run_small(tmp_path, *changes, out="alone")
-    ways = {"ddp": "sharded=false", "fsdp": "sharded=true"}
-    train_by_two(
-        tmp_path,
-        [written(small_recipe(tmp_path, *changes, way, out=out)) for out, way in ways.items()],
-    )
-    alone = weights(tmp_path / "alone")
-    for out in ways:
-        found = weights(tmp_path / out)
-        assert found.keys() == alone.keys()
-        for key, value in alone.items():
-            assert torch.allclose(value, found[key], atol=1e-4), (out, key)
+    make = partial(small_recipe, tmp_path, *changes)
+    two_end_as_one(tmp_path, make, "sharded=false", "sharded=true", atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["siglip", "clip"])
@@ -180,7 +159,7 @@ def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, trained, nam
     """The bias has its gradient from the last part alone."""
     for part, out in ((0, "whole"), (3, "parts")):
         trained(name, *terms_for(name), "steps=2", f"cached_batch={part}", out=out)
-    one, two = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    one, two = saved_weights(tmp_path / "whole"), saved_weights(tmp_path / "parts")
     assert all(torch.allclose(one[n], two[n], atol=1e-4) for n in one)
     assert one.keys() == two.keys()
 
@@ -189,8 +168,8 @@ def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, trained, nam
 @pytest.mark.parametrize("name", ["siglip", "siglip2", "clip"])
 def test_what_recipes_ask_of_towers(tmp_path, trained, name, extra):
     done = trained(name, *terms_for(name), "steps=2", extra, out="run")
-    plain = weights(trained(name, *terms_for(name), "steps=2", out="plain").folder)
-    found = weights(done.folder)
+    plain = saved_weights(trained(name, *terms_for(name), "steps=2", out="plain").folder)
+    found = saved_weights(done.folder)
     if extra.startswith("checkpoint"):
         assert all(torch.allclose(found[n], plain[n], atol=1e-6) for n in plain)
         return
@@ -227,7 +206,7 @@ def test_a_tower_in_which_nothing_trains_reads_as_in_evaluation(tmp_path, name, 
 def test_lora_changes_what_it_should_by_its_rank(tmp_path, trained, name):
     done = trained(name, *terms_for(name), "steps=2", "lora.rank=2", "lr=1e-2")
     before = load_file(next(p for e in ENDS if (p := tmp_path / f"start-{name}" / e).is_file()))
-    found = weights(done.folder)
+    found = saved_weights(done.folder)
     changed = {key for key, value in found.items() if not torch.equal(value, before[key])}
     for key in changed:
         gap = (found[key] - before[key]).flatten(1).numpy()
@@ -248,8 +227,8 @@ def test_what_a_benchmark_asks_in_the_middle_is_the_saved_model(tmp_path, traine
 def test_the_scale_of_siglip_is_not_clamped_below_its_start(tmp_path, trained):
     done = trained("siglip", *SIGMOID, "steps=2", "clamp_scale=0.001")
     before = open_start(_id(tmp_path / "start-siglip", "siglip"), "cpu").model.logit_scale
-    assert weights(done.folder)["logit_scale"].exp() <= before.exp() * 1.0001
-    assert weights(done.folder)["logit_scale"].exp() > 0.5 * before.exp().clamp(max=1)
+    assert saved_weights(done.folder)["logit_scale"].exp() <= before.exp() * 1.0001
+    assert saved_weights(done.folder)["logit_scale"].exp() > 0.5 * before.exp().clamp(max=1)
 
 
 def test_a_sigmoid_loss_needs_a_bias(tmp_path):
@@ -294,7 +273,7 @@ def test_from_scratch_by_the_seed_of_the_recipe(tmp_path, monkeypatch):
     assert load_model(done.model, LoadOptions("cpu")).fingerprint != three.fingerprint
     broken_off(tmp_path, monkeypatch, 2, *changes, out="again", name="crepe-scratch")
     run_small(tmp_path, *changes, out="again", name="crepe-scratch")
-    assert same(weights(tmp_path / "again"), weights(done.folder))
+    assert same(saved_weights(tmp_path / "again"), saved_weights(done.folder))
 
 
 @pytest.mark.parametrize("rest", ["RN50?seed=x", "RN50?seed=-1", "RN50?seed=" + "9" * 30])

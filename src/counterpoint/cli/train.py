@@ -30,13 +30,14 @@ from counterpoint.cli.console import (
     say,
     warn,
 )
+from counterpoint.training import Display
 
 if TYPE_CHECKING:
     from counterpoint.runs import Row, Run
     from counterpoint.training import Trained
 
 
-class TrainingBar:
+class TrainingBar(Display):
     """A bar with the loss, its terms and the speed; without a terminal, nothing but remarks."""
 
     def __init__(self, bars: Progress) -> None:

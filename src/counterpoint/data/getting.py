@@ -35,24 +35,8 @@ from counterpoint.data.sources import (
 def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
     """Fetch the matching files of a data set of the Hugging Face hub that are not there yet."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-    )
 
-    # The error of the library's HTTP client, which differs between its versions.
-    client_error = cast(type[Exception], HfHubHTTPError.__bases__[0])
     endpoint = os.environ.get("HF_ENDPOINT")  # now, not when the library was first imported
-    page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
-    unreachable = f"{page} cannot be reached: run this again with a network"
-
-    def failed(code: str, why: str, or_else: str = ", or") -> DataError:
-        by_hand = f"put its files by hand into {folder}"
-        return DataError(code, f"{why}{or_else} {by_hand}.")
-
     try:
         snapshot_download(
             repo,
@@ -61,36 +45,43 @@ def fetch_dataset(repo: str, patterns: Sequence[str], folder: Path) -> None:
             local_dir=folder,
             endpoint=endpoint,
         )
-    except GatedRepoError:
-        raise failed(
-            "E-DATASET-GATED",
-            f"{repo} needs an account that has accepted its terms: accept them at {page}, log in "
-            "with `hf auth login` and run this again",
-        ) from None
-    except RepositoryNotFoundError:
-        raise failed(
-            "E-DATASET-MISSING",
-            f"{page} does not exist or is private: log in with `hf auth login` and run this again",
-        ) from None
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled):
-        raise failed("E-DATASET-UNREACHABLE", unreachable) from None
-    except HfHubHTTPError as error:
+    except Exception as error:
+        page = f"{endpoint or 'https://huggingface.co'}/datasets/{repo}"
+        raise _hub_failure(error, repo, page, folder) or error from None
+
+
+def _hub_failure(error: Exception, repo: str, page: str, folder: Path) -> DataError | None:
+    from huggingface_hub import errors
+
+    # The error of the library's HTTP client, which differs between its versions.
+    client_error = cast(type[Exception], errors.HfHubHTTPError.__bases__[0])
+    by_hand = f"put its files by hand into {folder}"
+    log_in = "log in with `hf auth login` and run this again, or"
+    unreachable = f"{page} cannot be reached: run this again with a network, or {by_hand}."
+    if isinstance(error, errors.GatedRepoError):
+        terms = f"accept them at {page}, {log_in} {by_hand}."
+        why = f"{repo} needs an account that has accepted its terms: {terms}"
+        return DataError("E-DATASET-GATED", why)
+    if isinstance(error, errors.RepositoryNotFoundError):
+        why = f"{page} does not exist or is private: {log_in} {by_hand}."
+        return DataError("E-DATASET-MISSING", why)
+    if isinstance(error, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled):
+        return DataError("E-DATASET-UNREACHABLE", unreachable)
+    if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
-        raise failed(
-            "E-DATASET-UNREACHABLE",
-            f"{page} answers HTTP {status}: run this again later",
-        ) from None
-    except OSError as error:
-        raise DataError(
-            "E-OUTPUT-UNWRITABLE", f"{repo} cannot be fetched into {folder}: {reason(error)}."
-        ) from None
-    except client_error:
-        raise failed("E-DATASET-UNREACHABLE", unreachable) from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        why = f"{page} answers HTTP {status}: run this again later, or {by_hand}."
+        return DataError("E-DATASET-UNREACHABLE", why)
+    if isinstance(error, OSError):
+        why = f"{repo} cannot be fetched into {folder}: {reason(error)}."
+        return DataError("E-OUTPUT-UNWRITABLE", why)
+    if isinstance(error, client_error):
+        return DataError("E-DATASET-UNREACHABLE", unreachable)
+    if isinstance(error, (ValueError, TypeError, LookupError, AttributeError, RecursionError)):
         # Names that lead out of the folder, and answers that are not the hub's.
         why = shortened(error).rstrip(".") or type(error).__name__
-        said = f"{page} sends an invalid answer ({why})"
-        raise failed("E-DATASET-MALFORMED", said, or_else=";") from None
+        said = f"{page} sends an invalid answer ({why}); {by_hand}."
+        return DataError("E-DATASET-MALFORMED", said)
+    return None
 
 
 def get(

@@ -1,11 +1,3 @@
-from .copies import (
-    LOOK as LOOK,
-    look as look,
-    look_of as look_of,
-    photograph_id as photograph_id,
-    photograph_names as photograph_names,
-    same_looks as same_looks,
-)
 from .files import (
     TarMember as TarMember,
     decode as decode,
@@ -16,11 +8,17 @@ from .files import (
     tar_samples as tar_samples,
 )
 from .pictures import (
+    LOOK as LOOK,
     MAX_RATIO as MAX_RATIO,
     Photographs as Photographs,
     Picture as Picture,
     Reader as Reader,
     by_photograph as by_photograph,
+    look as look,
+    look_of as look_of,
+    photograph_id as photograph_id,
+    photograph_names as photograph_names,
+    same_looks as same_looks,
 )
 from .schemes import (
     PIECES as PIECES,

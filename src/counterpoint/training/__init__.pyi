@@ -1,4 +1,6 @@
+from .grids import Sweep as Sweep, sweep as sweep
 from .leaks import Leak as Leak, find_leaks as find_leaks, without_leaks as without_leaks
+from .logs import Display as Display
 from .loop import Trained as Trained, train as train
 from .losses.terms import Features as Features, reads as reads
 from .matching import (
@@ -14,4 +16,3 @@ from .reading import (
     merged as merged,
     recipe_text as recipe_text,
 )
-from .sweeping import Sweep as Sweep, sweep as sweep

@@ -8,7 +8,7 @@ are the same if they
 - have the same number of COCO or Flickr in their names (`val2017/000000397133.jpg` and
   `COCO_val2014_000000397133.jpg`; `1000268201_693b08cb0e.jpg` and `1000268201.jpg`), or one path,
 - have the same bytes, or
-- look the same (`images.copies`), as copies in another size or quality do.
+- look the same (`images.look`), as copies in another size or quality do.
 
 The last two need the photographs. Texts are the same but for case, blanks, punctuation and a/an.
 """

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from counterpoint._util.errors import DataError, MissingExtraError, RunError
 from counterpoint._util.untrusted import parse_json
@@ -16,8 +16,8 @@ from counterpoint._util.writing import whole_file
 LOG: Final = "log.jsonl"
 
 
-class Display(Protocol):
-    """Something that shows how far a run is."""
+class Display:
+    """Something that shows how far a run is; this one shows nothing."""
 
     def begin(self, what: str, total: int, done: int) -> None: ...
 
@@ -26,19 +26,6 @@ class Display(Protocol):
 
     def say(self, line: str) -> None:
         """A remark that should stay on the screen."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def begin(self, what: str, total: int, done: int) -> None:
-        del what, total, done
-
-    def show(self, done: int, line: str) -> None:
-        del done, line
-
-    def say(self, line: str) -> None:
-        del line
 
 
 class Log:

@@ -46,7 +46,7 @@ from counterpoint.training.checkpoints import (
     whole,
 )
 from counterpoint.training.locking import recipe_start
-from counterpoint.training.logs import Display, Log, Meter, Silent, in_words
+from counterpoint.training.logs import Display, Log, Meter, in_words
 from counterpoint.training.processes import Stop, processes, stop_between_steps
 from counterpoint.training.recipe import Recipe
 from counterpoint.training.setup import arithmetic, build, merged_state
@@ -96,7 +96,7 @@ def train(
     folder = recipe.folder
     with processes(recipe) as ranks, arithmetic(recipe.precision, ranks.device):
         _refuse_missing(recipe)
-        shown = display if display is not None and ranks.first else Silent()
+        shown = display if display is not None and ranks.first else Display()
         with claimed(recipe, folder) if ranks.first else nullcontext():
             ranks.wait()
 

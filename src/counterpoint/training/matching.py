@@ -117,8 +117,8 @@ def match_at_test_time(
         right = int(matchings.right[keep].sum())
         found.append(Matched(iteration, model, values, len(keep), right))
         _write_pairs(folder / _PAIRS, part, matchings, keep)
-        values = merged(str(FOLDER / "_match.yaml"))
-        values |= {
+        recipe = merged(str(FOLDER / "_match.yaml"))
+        recipe |= {
             "model": model,
             "loss": [{"term": term}],
             "epochs": settings.epochs,
@@ -129,8 +129,8 @@ def match_at_test_time(
             "seed": settings.seed + iteration,
             "out": folder / "training",
         }
-        values["data"] |= {"path": folder / _PAIRS, "images": part.cases.root}
-        trained = train(check("test-time matching", values), progress=progress)
+        recipe["data"] |= {"path": folder / _PAIRS, "images": part.cases.root}
+        trained = train(check("test-time matching", recipe), progress=progress)
         assert trained is not None  # there is one process
         model = trained.model
     told = {"settings": asdict(settings), "iterations": [asdict(one) for one in found]}

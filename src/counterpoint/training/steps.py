@@ -108,8 +108,7 @@ class Stepper:
                 features = replace(stacked(leaves), **_scalars(leaves[-1]))
             else:
                 torch.manual_seed(seed)
-                with self.autocast():
-                    features = unpack(batch, *self.towers(*pack(batch, self.pad)))
+                features = encode(self.towers, batch, 0, self.pad, self.autocast)
             values = losses.loss(self.loss.complete(batch, join(features)), self.loss.terms)
             # Scale and bias are in it even where no term uses them: DDP waits for their gradients.
             unused = sum(0 * value for value in _scalars(features).values())

@@ -173,8 +173,6 @@ class TrainingData(ABC):
 
     def batch(self, epoch: int, step: int) -> Batch:
         """This rank's part of a step's batch, made here and now. `step` counts from 0."""
-        if not 0 <= step < self.steps_per_epoch:
-            raise IndexError(f"an epoch has the steps 0 to {self.steps_per_epoch - 1}, not {step}")
         return self._finish(self.prepare(epoch, step))
 
     def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:

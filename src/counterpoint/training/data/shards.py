@@ -45,6 +45,7 @@ from counterpoint.training.data.table import (
 )
 from counterpoint.training.recipe import DataConfig
 
+_TEXTS: Final = frozenset(("json", "txt"))  # endings of members with texts
 _WINDOW: Final = 16  # shards whose samples are shuffled together
 _VERSION: Final = 3  # of what is kept
 # Of an image in its shard; and why the texts of a sample cannot be read, if they cannot.
@@ -123,11 +124,11 @@ def _rows(shard: Path) -> list[dict[str, Any]]:
 
 def _row(shard: Path, sample: dict[str, str], members: Mapping[str, TarMember]) -> dict[str, Any]:
     parts = {part: name for part, name in sample.items() if members[name].size}
-    if "image" not in parts or not parts.keys() & {"json", "txt"}:
+    if "image" not in parts or not parts.keys() & _TEXTS:
         return {}
     start, size = members[parts["image"]]
     place = {"image": str(shard), "start": start, "size": size}
-    texts = {part: read_member(shard, parts[part]) for part in ("json", "txt") if part in parts}
+    texts = {part: read_member(shard, parts[part]) for part in parts if part in _TEXTS}
     try:
         return place | _texts(texts, _where(place))
     except DataError as error:
