@@ -48,32 +48,7 @@ def read_rows(folder: Path, *rows: dict) -> Cases:
 
 # --- refusals ----------------------------------------------------------------------------------
 
-MALFORMED = {
-    "no id": ({"id": ""}, "E-CASE-NO-ID"),
-    "null id": ({"id": None}, "E-CASE-NO-ID"),
-    "no image": ({"images": []}, "E-CASE-NO-IMAGE"),
-    "null images": ({"images": None}, "E-CASE-NO-IMAGE"),
-    "empty path": ({"images": [{"path": "", "box": None}]}, "E-IMAGE-NO-PATH"),
-    "null path": ({"images": [{"path": None, "box": None}]}, "E-IMAGE-NO-PATH"),
-    "flat box": ({"images": [{"path": "x", "box": [1, 2, 0, 4]}]}, "E-CROP-EMPTY"),
-    "low box": ({"images": [{"path": "x", "box": [1, 2, 3, -1]}]}, "E-CROP-EMPTY"),
-    "no captions": ({"captions": []}, "E-CASE-NO-CAPTION"),
-    "empty caption": ({"captions": ["yes", ""]}, "E-CAPTION-EMPTY"),
-    "blank caption": ({"captions": [" \t", "no"]}, "E-CAPTION-EMPTY"),
-    "null caption": ({"captions": ["yes", None]}, "E-CAPTION-NULL"),
-    "no positive": ({"truth": []}, "E-CASE-NO-POSITIVE"),
-    "null truth": ({"truth": None}, "E-CASE-NO-POSITIVE"),
-    "no negative": ({"truth": [0, 1]}, "E-CASE-NO-NEGATIVE"),
-    "truth too high": ({"truth": [2]}, "E-TRUTH-OUTSIDE"),
-    "truth below 0": ({"truth": [-1]}, "E-TRUTH-OUTSIDE"),
-    "truth twice": ({"truth": [0, 0]}, "E-TRUTH-ORDER"),
-    "truth descending": ({"captions": ["a", "b", "c"], "truth": [1, 0]}, "E-TRUTH-ORDER"),
-    "truth of nothing": ({"truth": [None]}, "E-TRUTH-NULL"),
-    "empty label": ({"groups": ["g", ""]}, "E-GROUP-EMPTY"),
-    "null label": ({"groups": [None]}, "E-GROUP-EMPTY"),
-    "our label": ({"groups": ["g", "all"]}, "E-GROUP-RESERVED"),
-    "our other label": ({"groups": ["without positives/g"]}, "E-GROUP-RESERVED"),
-}
+MALFORMED = json.loads(Path(__file__).with_name("malformed_rows.json").read_text())
 
 
 @pytest.mark.parametrize("what", MALFORMED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from counterpoint.training.reading import _WORDS, FOLDER, _keys_at, recipe_names
 from counterpoint.training.steps import learning_rate
 
 PATH = "data.path=train.parquet"
+MISTAKES = tomllib.loads(Path(__file__).with_name("recipe_mistakes.toml").read_text())
 ISSUE = (
     *("clip-ft", "negclip", "crepe-swap", "crepe-replace", "crepe-negate", "svlc", "svlc-pos"),
     *("dac", "hn", "hp", "hp-hn", "trohn-text", "trohn-img", "counterpoint"),
@@ -166,50 +168,13 @@ def test_all_mistakes_at_once():
 
 
 def test_each_mistake_names_its_key():
-    for changes, key, named in [
-        (["loss.negativs.weight=2"], "loss.negativs.weight", "Did you mean 'negatives'?"),
-        (["loss.negatives.weight=-1"], "loss.negatives.weight", "-1"),
-        (["loss=[{term: clpi}]"], "loss", "Did you mean 'clip'?"),
-        (["loss=[{term: clip}, {term: clip}]"], "loss", "'clip'"),
-        (["loss=[]"], "loss", "[]"),
-        (["loss=[{term: clip, weight: 0}]"], "", "weight"),
-        (["loss=[{term: clip, options: {gamma: 1}}]"], "loss", "gamma"),
-        (["steps=null"], "", "epochs or steps"),
-        (["sharded=true", "lora.rank=4"], "", "LoRA"),
-        (["sharded=true", "precision=fp16"], "", "fp16"),
-        (["lr=[1"], "", "YAML"),
-        (["lr.peak=3"], "lr.peak", "lr"),
-        (["lr=.nan"], "lr", "nan"),
-        (["name=../x"], "name", "'../x'"),
-        (["data.only=negate"], "data", "only=swap"),
-        (["data.path=x.parquet"], "data", "path"),
-    ]:
+    for changes, key, named in MISTAKES["wrong"]:
         message = mistakes("hp-hn", *changes)
         assert key in message and named in message
 
 
 def test_an_unknown_key_suggests_the_right_one():
-    for change, meant in [
-        ("learning_rate=1e-5", "lr"),
-        ("learning-rate=1e-5", "lr"),
-        ("Learning_Rate=1e-5", "lr"),
-        ("learning_rat=1e-5", "lr"),
-        ("batch_size=4", "batch"),
-        ("num_train_epochs=4", "epochs"),
-        ("wd=0.1", "weight_decay"),
-        ("workers=4", "data.workers"),
-        ("num_workers=4", "data.workers"),
-        ("train_data=a.parquet", "data.path"),
-        ("image_dir=photos", "data.images"),
-        ("hn_wieght=1", "hn_weight"),
-        ("data.batch=4", "batch"),
-        ("data.negative=2", "negatives"),
-        ("lora.r=4", "rank"),
-        ("lock.pol=mean", "pool"),
-        ("validation.file=held.parquet", "path"),
-        ("loss.negatives.wieght=1", "weight"),
-        ("qqqq=1", None),
-    ]:
+    for change, meant in MISTAKES["unknown"]:
         message = mistakes("hp-hn", change)
         assert message.partition("unknown key")[1]
         assert f"did you mean {meant!r}?" in message if meant else "did you mean" not in message

@@ -91,7 +91,7 @@ def slowly(folder: Path, metric: str) -> float:
         images = [see(rows[d.number]["image"]) for d in drawn]
         if metric == "batch_accuracy":
             texts = [read(d.caption) for d in drawn]
-            hard = [read(n) for d in drawn for n in d.negatives]
+            hard = [read(n) for d in drawn for n in d.texts["negatives"]]
             for i, image in enumerate(images):
                 own = float(image @ texts[i])
                 others = [float(image @ t) for j, t in enumerate([*texts, *hard]) if j != i]
@@ -101,10 +101,10 @@ def slowly(folder: Path, metric: str) -> float:
             continue
         for image, d in zip(images, drawn, strict=True):
             right = [d.caption]
-            if metric == "augmented_accuracy" and d.positive is not None:
-                right.append(d.positive)
-            if d.negatives:
-                wrong = max(float(image @ read(n)) for n in d.negatives)
+            if metric == "augmented_accuracy" and d.texts["positives"]:
+                right += d.texts["positives"]
+            if d.texts["negatives"]:
+                wrong = max(float(image @ read(n)) for n in d.texts["negatives"])
                 values.append(min(float(image @ read(t)) for t in right) > wrong)
     return float(np.mean(values))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ ERRORS = [
     ImageError("E-IMAGE-MISSING", "image a.png: no such file."),
     MissingExtraError("training", "train"),
     PassingError("HTTP 503", 3.0, code="E-HTTP-STATUS"),
-    FetchError(Path("a.zip"), "a.zip cannot be fetched: no connection.", []),
+    FetchError("a.zip cannot be fetched: no connection.", []),
     RefusedInputsError(np.zeros(1), {1: "the image was refused."}),
 ]
 

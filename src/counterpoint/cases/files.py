@@ -89,31 +89,18 @@ def _read(line: str, path: Path, number: int) -> Case:
 class _NotACaseError(Exception):
     """A field is missing or of the wrong kind."""
 
-    def __init__(self, field: str, what: str) -> None:
-        super().__init__(what)
-        self.field = field
-
 
 def _case(values: Any) -> Case:
     if not isinstance(values, dict):
-        raise _NotACaseError("", "a case is an object with id, images, captions and truth.")
-    images = tuple(_image(image) for image in _list(values, "images"))
-    truth = tuple(
-        tuple(_truth(cell) for cell in _check(cells, list, "truth"))
-        for cells in _list(values, "truth")
-    )
+        raise _NotACaseError("a case is an object with id, images, captions and truth.")
     return Case(
         _text(values, "id"),
-        images,
+        tuple(map(_image, _list(values, "images"))),
         tuple(_check(caption, str, "captions") for caption in _list(values, "captions")),
-        truth,
+        tuple(tuple(map(_truth, cells)) for cells in _rows(values, "truth")),
         tuple(_check(label, str, "groups") for label in _list(values, "groups", [])),
         _text({"cluster": values.get("cluster") or ""}, "cluster"),
-        tuple(
-            _grade(cell)
-            for cells in _list(values, "grades", [])
-            for cell in _check(cells, list, "grades")
-        ),
+        tuple(_grade(cell) for cells in _rows(values, "grades", []) for cell in cells),
         _questions(values.get("questions", 0)),
         _text({"query": values.get("query") or ""}, "query"),
     )
@@ -122,25 +109,20 @@ def _case(values: Any) -> Case:
 def _questions(value: Any) -> int:
     if type(value) is int and value >= 0:
         return value
-    raise _NotACaseError(
-        "questions", f"'questions' should be the number of questions, it is {shown(value)}."
-    )
+    what = f"'questions' should be the number of questions, it is {shown(value)}."
+    raise _NotACaseError(what)
 
 
 def _grade(cell: Any) -> float:
     if type(cell) in (int, float):
         return float(cell)
-    raise _NotACaseError("grades", f"a cell of 'grades' should be a number, it is {shown(cell)}.")
+    raise _NotACaseError(f"a cell of 'grades' should be a number, it is {shown(cell)}.")
 
 
 def _truth(cell: Any) -> bool:
-    if cell is True or cell is False:
-        return cell
-    if type(cell) is int and cell in (0, 1):
+    if type(cell) in (bool, int) and cell in (0, 1):
         return bool(cell)
-    raise _NotACaseError(
-        "truth", f"a cell of 'truth' should be true or false, it is {shown(cell)}."
-    )
+    raise _NotACaseError(f"a cell of 'truth' should be true or false, it is {shown(cell)}.")
 
 
 def _image(value: Any) -> ImageRef:
@@ -151,14 +133,17 @@ def _image(value: Any) -> ImageRef:
     if box is None:
         return ImageRef(path)
     if not (isinstance(box, list) and len(box) == 4 and all(type(side) is int for side in box)):
-        raise _NotACaseError(
-            "box", f"the box {shown(box)} is not [x, y, width, height] in whole pixels."
-        )
+        what = f"the box {shown(box)} is not [x, y, width, height] in whole pixels."
+        raise _NotACaseError(what)
     return ImageRef(path, (box[0], box[1], box[2], box[3]))
 
 
 def _list(values: dict[str, Any], key: str, default: Any = None) -> list[Any]:
     return list(_check(values.get(key, default), list, key))
+
+
+def _rows(values: dict[str, Any], key: str, default: Any = None) -> Iterator[list[Any]]:
+    return (_check(cells, list, key) for cells in _list(values, key, default))
 
 
 def _text(values: dict[str, Any], key: str) -> str:
@@ -172,5 +157,5 @@ def _check(value: Any, kind: type, key: str) -> Any:
     if not isinstance(value, kind):
         found = "missing or null" if value is None else shown(value)
         names = {"str": "a text", "list": "a list", "dict": "a path or an object"}
-        raise _NotACaseError(key, f"{key!r} should hold {names[kind.__name__]}, it is {found}.")
+        raise _NotACaseError(f"{key!r} should hold {names[kind.__name__]}, it is {found}.")
     return value

@@ -300,6 +300,7 @@ def wise(
 
     from counterpoint.evaluation import Line, evaluate_line
     from counterpoint.models import LoadOptions
+    from counterpoint.runs import rows
 
     line = Line(base, tuned, LoadOptions(device, precision))
     if save is not None:
@@ -321,7 +322,10 @@ def wise(
                 progress=bars,
             )
         with errors.status("resampling"):
-            found = _rows_by_alpha(chosen, runs, groups=groups or as_json, main=not as_json)
+            found = {
+                alpha: rows(run, groups=groups or as_json, main=not as_json)
+                for alpha, run in zip(chosen, runs, strict=True)
+            }
         _print_line(found, runs, (base, tuned), groups=groups, as_json=as_json)
         if plot is not None:
             from counterpoint.reports import draw_line
@@ -331,7 +335,11 @@ def wise(
     if save is not None:
         save_mixed(line, *save)
         _say(f"saved {save[1]}: use it as -m open_clip:local-dir:{save[1]}", as_json)
-    _print_left_out(runs, allow_missing)
+    from counterpoint.cli.tables import report_left_out
+
+    for note in dict.fromkeys(n for r in runs for n in r.manifest["model_info"].get("notes", ())):
+        warn(f"note: {note}")
+    report_left_out(runs, allow_missing)
 
 
 def read_alphas(text: str) -> list[float]:
@@ -345,16 +353,6 @@ def read_alphas(text: str) -> list[float]:
             "numbers between 0 and 1 with commas between, as 0,0.5,1", param_hint="--alphas"
         )
     return found
-
-
-def _rows_by_alpha(
-    alphas: list[float], runs: list[Run], *, groups: bool, main: bool
-) -> dict[float, list[Row]]:
-    from counterpoint.runs import rows
-
-    return {
-        alpha: rows(run, groups=groups, main=main) for alpha, run in zip(alphas, runs, strict=True)
-    }
 
 
 def _print_line(
@@ -387,12 +385,3 @@ def _print_line(
 
 def _say(line: str, as_json: bool) -> None:
     (errors if as_json else output).print(line, soft_wrap=True)
-
-
-def _print_left_out(runs: list[Run], allow_missing: bool) -> None:
-    from counterpoint.cli.tables import report_left_out
-
-    notes = dict.fromkeys(n for run in runs for n in run.manifest["model_info"].get("notes", ()))
-    for note in notes:
-        warn(f"note: {note}")
-    report_left_out(runs, allow_missing)

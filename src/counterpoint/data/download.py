@@ -170,8 +170,12 @@ def locked_partial_file(path: Path, pause: Pause) -> Iterator[PartialFile]:
     """The partial file, for this process alone, once no other process has it."""
     place = path.with_name(f"{path.name}.part")
     with ExitStack() as stack:
-        while not _entered(stack, place):
-            pause(_POLL)  # which may raise: a worker that waits can be stopped
+        while True:
+            try:
+                stack.enter_context(locked(place))
+                break
+            except DataError:
+                pause(_POLL)  # which may raise: a worker that waits can be stopped
         part = PartialFile(place, stack.enter_context(place.open("ab")))
         try:
             yield part
@@ -179,14 +183,6 @@ def locked_partial_file(path: Path, pause: Pause) -> Iterator[PartialFile]:
             part.file.close()
             if not part.length:  # nothing to resume
                 part.remove()
-
-
-def _entered(stack: ExitStack, place: Path) -> bool:
-    try:
-        stack.enter_context(locked(place))
-    except DataError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +200,7 @@ class FetchError(DataError):
     mirror could be reached.
     """
 
-    def __init__(self, path: Path, message: str, errors: Sequence[HopelessError]) -> None:
+    def __init__(self, message: str, errors: Sequence[HopelessError]) -> None:
         super().__init__("E-DOWNLOAD-FAILED", message)
         self.causes = [error.code for error in errors]
         self.absent = all(error.absent for error in errors)
@@ -263,11 +259,8 @@ def _from_mirrors(transfer: _Transfer, pause: Pause) -> None:
     by_hand = ""
     if any(error.code == WEB_PAGE for _, error in errors):
         by_hand = f"; open {transfer.wanted.urls[0]} in a browser and save the file as {path}"
-    raise FetchError(
-        path,
-        f"{path.name} cannot be fetched: {reasons}{by_hand}.",
-        [error for _, error in errors],
-    )
+    message = f"{path.name} cannot be fetched: {reasons}{by_hand}."
+    raise FetchError(message, [error for _, error in errors])
 
 
 def _from_mirror(transfer: _Transfer, url: str, pause: Pause) -> None:
@@ -319,17 +312,15 @@ class _Transfer:
         except httpx.TooManyRedirects:
             raise HopelessError("E-HTTP-REDIRECTS", "too many redirects") from None
         except httpx.UnsupportedProtocol:
-            raise HopelessError(
-                "E-HTTP-ADDRESS", "it leads to an address that is not http"
-            ) from None
+            what = "it leads to an address that is not http"
+            raise HopelessError("E-HTTP-ADDRESS", what) from None
         except httpx.TransportError as error:
             unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
             code = UNREACHABLE if unreachable else "E-TRANSFER-BROKEN"
             raise PassingError(_said(error), code=code) from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError):  # such as an impossible host name
-            raise HopelessError(
-                "E-HTTP-HEADERS", "it answers with headers that make no sense"
-            ) from None
+            what = "it answers with headers that make no sense"
+            raise HopelessError("E-HTTP-HEADERS", what) from None
 
     def check(self) -> None:
         """Check the size and the checksum, if they are known."""
@@ -339,13 +330,10 @@ class _Transfer:
             raise PassingError(f"it ended after {length:,} of {size:,} bytes")
         if size is not None and length > size:
             raise WrongFileError("E-FILE-WRONG", f"it has {length:,} bytes instead of {size:,}")
-        if self.wanted.sha256:
-            found = sha256(self.part.place)
-            if found != self.wanted.sha256:
-                raise WrongFileError(
-                    "E-FILE-WRONG",
-                    f"its sha256 is {found[:12]}..., not {self.wanted.sha256[:12]}...",
-                )
+        wanted = self.wanted.sha256
+        if wanted and (found := sha256(self.part.place)) != wanted:
+            what = f"its sha256 is {found[:12]}..., not {wanted[:12]}..."
+            raise WrongFileError("E-FILE-WRONG", what)
 
     def discard(self) -> None:
         if self._advance:
@@ -382,9 +370,8 @@ class _Transfer:
         coming = announced_length(response)
         total = None if coming is None else self.part.length + coming
         if None not in (total, self.wanted.size) and total != self.wanted.size:
-            raise WrongFileError(
-                "E-FILE-WRONG", f"it has {total:,} bytes instead of {self.wanted.size:,}"
-            )
+            what = f"it has {total:,} bytes instead of {self.wanted.size:,}"
+            raise WrongFileError("E-FILE-WRONG", what)
         if self._advance is None:
             self._advance = self._begin(total or 0)
             self._advance(self.part.length)

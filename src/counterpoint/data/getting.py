@@ -186,7 +186,12 @@ class _Job:
 
     def _images(self, source: ImageSource, names: Sequence[str]) -> None:
         """Images that turn out to be in the other source are fetched from there."""
-        wanted = {name: self._image(source, name) for name in names}
+        wanted = {
+            name: WantedFile(
+                inside(self.root, name), addresses(source.mirrors, _below(name, source))
+            )
+            for name in names
+        }
         known = len(self.report.failures)
         self._download(list(wanted.values()), source.id)
         absent = {failure.path for failure in self.report.failures[known:] if failure.absent}
@@ -199,17 +204,13 @@ class _Job:
             moved = [f"{other.target}/{_below(name, source)}" for name in names]
             self._images(other, [n for n in moved if not inside(self.root, n).exists()])
 
-    def _image(self, source: ImageSource, name: str) -> WantedFile:
-        return WantedFile(inside(self.root, name), addresses(source.mirrors, _below(name, source)))
-
     def _archive(self, source: ArchiveSource) -> None:
         """An archive that is in the target already is used, and stays there."""
         folder = inside(self.root, source.target)
         path = inside(folder, source.name)
         brought = path.exists()
-        size = (
-            source.size if source.sha256 else None
-        )  # without a checksum the size is only approximate
+        # Without a checksum the size is only approximate.
+        size = source.size if source.sha256 else None
         wanted = WantedFile(path, source.mirrors, size, source.sha256)
         if not self._download([wanted], source.id):
             self.report.by_hand.append(

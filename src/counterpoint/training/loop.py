@@ -401,7 +401,7 @@ def _validate(
     state = final_state(run)
     if validator is not None and log is not None:
         found = validator.value(state)
-        if validator.improves(found):
+        if validator.improves(step, found):
             save_model(
                 run,
                 state,

@@ -91,15 +91,10 @@ def read_record(folder: Path) -> list[Validated]:
 
 def best_of(found: list[Validated]) -> Validated | None:
     """The best; of equal ones the first. What is no number is never the best."""
-    best = None
-    for one in found:
-        if math.isfinite(one.value) and (best is None or _above(one, best)):
-            best = one
-    return best
-
-
-def _above(one: Validated, other: Validated) -> bool:
-    return one.value < other.value if one.metric in _LOWER else one.value > other.value
+    finite = [one for one in found if math.isfinite(one.value)]
+    return max(
+        finite, key=lambda one: -one.value if one.metric in _LOWER else one.value, default=None
+    )
 
 
 def copy_best(folder: Path, target: Path) -> None:
@@ -144,24 +139,21 @@ class Validator:
     def best(self) -> Validated | None:
         return best_of(self._found)
 
-    def improves(self, value: float) -> bool:
-        if not math.isfinite(value):
-            return False
-        return self.best is None or _above(Validated(0, value, self.metric), self.best)
+    def improves(self, step: int, value: float) -> bool:
+        one = Validated(step, value, self.metric)
+        return best_of([*self._found, one]) is one
 
     def record(self, step: int, value: float) -> None:
         others = [one for one in self._found if one.step < step]
         self._found = [*others, Validated(step, value, self.metric)]
-        best = self.best
-        said = {
-            "metric": self.metric,
-            "values": [
-                {"step": v.step, "value": v.value if math.isfinite(v.value) else None}
-                for v in self._found
-            ],
-            "best": None if best is None else {"step": best.step, "value": best.value},
-            "data": self.data.contents,
-        }
+        values = [
+            {"step": one.step, "value": one.value if math.isfinite(one.value) else None}
+            for one in self._found
+        ]
+        best = next(
+            (value for value in values if self.best and value["step"] == self.best.step), None
+        )
+        said = {"metric": self.metric, "values": values, "best": best, "data": self.data.contents}
         write_json(self.folder / RECORD, said, RunError)
 
     def in_words(self, step: int, value: float) -> str:

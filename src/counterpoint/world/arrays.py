@@ -11,7 +11,7 @@ a phrase does not have the word.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -93,12 +93,6 @@ class Scenes(ArrayTable):
                 words[row, slot] = [n[w] for n, w in zip(_INDEX, said, strict=True)]
                 places[row, slot] = t.x, t.y
         return cls(words, places, np.array([scene.ground for scene in scenes]), counts)
-
-    def with_things(self, things: np.ndarray) -> Scenes:
-        return replace(self, things=things)
-
-    def with_places(self, places: np.ndarray) -> Scenes:
-        return replace(self, places=places)
 
     def table(self) -> tuple[np.ndarray, np.ndarray]:
         """As `drawing.paint` takes them: a row per object, a brightness per scene."""

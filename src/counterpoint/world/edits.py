@@ -32,7 +32,7 @@ remove it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
@@ -140,7 +140,7 @@ def _replace_attribute(
         return np.where(forward[:, None], ahead, behind)
 
     original, word = state(first), np.where(forward, kind, 4 + kind)
-    changed_scenes = scenes.with_things(things)
+    changed_scenes = replace(scenes, things=things)
     return Edits(scenes, original, original, state(changed), word, rare, changed_scenes)
 
 
@@ -199,7 +199,7 @@ def _swap_attributes(
 
     said = either(forward, first, second), either(~forward, first, second)
     swapped = either(forward == adjectives, taken, given)
-    return Edits(scenes, *said, swapped, none, _no_word(none), scenes.with_things(things))
+    return Edits(scenes, *said, swapped, none, _no_word(none), replace(scenes, things=things))
 
 
 def _swap_relation(scenes: Scenes, kinds: np.ndarray, relation: np.ndarray) -> Edits:
@@ -209,7 +209,7 @@ def _swap_relation(scenes: Scenes, kinds: np.ndarray, relation: np.ndarray) -> E
     swapped, none = statements(second, first, relation), np.full(len(relation), _NONE)
     places = scenes.places.copy()
     places[:, 0], places[:, 1] = scenes.places[:, 1], scenes.places[:, 0]
-    return Edits(scenes, *said, swapped, none, _no_word(none), scenes.with_places(places))
+    return Edits(scenes, *said, swapped, none, _no_word(none), replace(scenes, places=places))
 
 
 def _phrases(things: np.ndarray, kinds: np.ndarray) -> np.ndarray:
@@ -226,7 +226,7 @@ def _no_word(like: np.ndarray) -> np.ndarray:
 def _moved(scenes: Scenes, goals: np.ndarray) -> Scenes:
     places = scenes.places.copy()
     places[:, 0] = goals
-    return scenes.with_places(places)
+    return replace(scenes, places=places)
 
 
 def _valid(edits: Edits, valid: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -38,7 +38,7 @@ from counterpoint.training.data.loading import (
     seeded,
 )
 from counterpoint.training.data.table import Record, SampleTable, open_picture
-from counterpoint.training.recipe import DataConfig
+from counterpoint.training.losses.terms import MASKS
 from counterpoint.world import Tokenize
 
 _PATIENCE: Final = 10
@@ -50,16 +50,13 @@ _PARTNER, _EXCHANGE = 209, 210
 
 @dataclass(slots=True)
 class _Drawn:
-    """One sample as it goes into the batch: None is what it lacks."""
+    """One sample as it goes into the batch; what it lacks is None, or not there."""
 
     number: int
     image: Tensor
     caption: str
-    positive: str | None
-    negatives: list[str]
-    negative_image: Tensor | None
-    dense: list[str]
-    dense_negatives: list[str | None]
+    texts: dict[str, list[Any]] = field(default_factory=dict)  # by field of the batch
+    negative_image: Tensor | None = None
 
 
 class Samples(TrainingData):
@@ -87,6 +84,10 @@ class Samples(TrainingData):
             self.contents["vectors"] = self.seen.vectors
         self.tokenize = _quick(setting.tokenize)
         self._stream: torch.cuda.Stream | None = None
+        config = setting.config
+        widths = {"positives": int(config.positives), "negatives": config.negatives}
+        widths |= {"dense": config.dense, "dense_negatives": config.dense}
+        self.widths = {name: width for name, width in widths.items() if width}
         self.keys = {n: key(n, setting.seed) for n in range(_POSITIVE, _EXCHANGE + 1)}
 
     def prepare(self, epoch: int, step: int) -> Parcel:
@@ -104,13 +105,13 @@ class Samples(TrainingData):
             hard = None
             if setting.config.hard_images:
                 hard = [draw(draw.hard(sample.number), stream=1) for sample in drawn]
-        parts = [drawn, *([hard] if hard else [])]
-        fields = [_texts(samples, setting.config) for samples in parts]
-        tokens = self._tokenised([texts for texts, _ in fields])
-        pictured = setting.config.negative_images
-        batch = _batch(drawn, tokens[0], fields[0][1], pictured)
+        texts, masks = zip(
+            *(_texts(some, self.widths) for some in (drawn, hard) if some), strict=True
+        )
+        tokens = self._tokenised(texts)
+        batch = _batch(drawn, {**tokens[0], **masks[0]}, setting.config.negative_images)
         if hard:
-            batch.hard = _batch(hard, tokens[1], fields[1][1], False)
+            batch.hard = _batch(hard, {**tokens[1], **masks[1]}, False)
         return Parcel(batch, problems)
 
     def finish(self, content: Any) -> Batch:
@@ -149,7 +150,7 @@ class Samples(TrainingData):
         for tensor in batch.tensors():
             tensor.record_stream(working)
 
-    def _tokenised(self, fields: list[dict[str, np.ndarray]]) -> list[dict[str, Tensor]]:
+    def _tokenised(self, fields: Sequence[dict[str, np.ndarray]]) -> list[dict[str, Tensor]]:
         """All texts at once, cut to the longest of them."""
         arrays = [texts for named in fields for texts in named.values()]
         tokens = self.tokenize([text for texts in arrays for text in texts.ravel().tolist()])
@@ -191,21 +192,19 @@ class _Sampler:
         """A sample; `stream` 1 is for hard images, whose augmentation is their own."""
         number, record, image = self._readable(number, partial(self._image, stream=stream))
         if self.config.joined:  # of single images, captions alone
-            return _Drawn(number, image, record.caption, None, [], None, [], [])
+            return _Drawn(number, image, record.caption)
         chosen = self._negatives(number, record)
         positives = self.take(_POSITIVE, number, len(record.positives), 1)
         dense = self.take(_DENSE, number, len(record.dense), self.config.dense)
         pictured = self.config.negative_images and not stream and bool(chosen)
-        return _Drawn(
-            number,
-            image,
-            record.caption,
-            record.positives[positives[0]] if positives else None,
-            [record.negatives[i] for i in chosen],
-            self._negative_image(number, record, chosen[0]) if pictured else None,
-            [record.dense[i] for i in dense],
-            [record.dense_negatives[i] if record.dense_negatives else None for i in dense],
-        )
+        texts: dict[str, list[Any]] = {
+            "positives": [record.positives[i] for i in positives],
+            "negatives": [record.negatives[i] for i in chosen],
+            "dense": [record.dense[i] for i in dense],
+            "dense_negatives": [record.dense_negatives[i] for i in dense if record.dense_negatives],
+        }
+        negative_image = self._negative_image(number, record, chosen[0]) if pictured else None
+        return _Drawn(number, image, record.caption, texts, negative_image)
 
     def joined(self, numbers: Sequence[int]) -> list[_Drawn]:
         """Samples whose image is theirs beside that of another sample (CLIC), with texts of both:
@@ -219,13 +218,14 @@ class _Sampler:
             picture = side_by_side(*(pictures[::-1] if turned else pictures))
             captions.append((parts[0][1].caption, parts[1][1].caption))
             image = self._preprocessed(picture, number, 1)
-            said = (joined_text(*captions[-1]), joined_text(*captions[-1][::-1]))
-            found.append(_Drawn(parts[0][0], image, *said, [], None, [], []))
+            said, turned_round = (joined_text(*captions[-1][::way]) for way in (1, -1))
+            both: dict[str, list[Any]] = {"positives": [turned_round], "negatives": []}
+            found.append(_Drawn(parts[0][0], image, said, both))
         draws = [[self._uniform(n, place) for place in (1, 2, 3)] for n in numbers]
-        for sample, texts in zip(found, exchanged(captions, draws), strict=True):
-            if texts is not None:
+        for sample, pair in zip(found, exchanged(captions, draws), strict=True):
+            if pair is not None:
                 first = self._uniform(sample.number, 4) < 0.5
-                sample.negatives.append(joined_text(*(texts if first else texts[::-1])))
+                sample.texts["negatives"].append(joined_text(*(pair if first else pair[::-1])))
         return found
 
     def _picture(self, number: int) -> Image.Image:
@@ -326,40 +326,25 @@ def joined_text(*captions: str) -> str:
     return " ".join(text if text.endswith(".") else f"{text}." for text in stripped)
 
 
-_Texts = tuple[dict[str, np.ndarray], dict[str, Tensor]]
-
-
-def _texts(drawn: list[_Drawn], config: DataConfig) -> _Texts:
+def _texts(
+    drawn: list[_Drawn], widths: dict[str, int]
+) -> tuple[dict[str, np.ndarray], dict[str, Tensor]]:
     """The texts of a batch by field, and the masks; a missing text is the caption again."""
-    texts = {"captions": np.array([sample.caption for sample in drawn], dtype=object)}
-    masks = {}
-
-    def add(name: str, mask: str, rows: list[list[str | None]], width: int) -> None:
-        full = [(row + [None] * width)[:width] for row in rows]
-        captions = texts["captions"]
-        texts[name] = np.array(
-            [[captions[i] if t is None else t for t in row] for i, row in enumerate(full)],
-            dtype=object,
-        )
-        masks[mask] = torch.tensor([[text is not None for text in row] for row in full])
-
-    if config.positives:
-        add("positives", "has_positive", [[sample.positive] for sample in drawn], 1)
-        texts["positives"] = texts["positives"][:, 0]
-        masks["has_positive"] = masks["has_positive"][:, 0]
-    if config.negatives:
-        add("negatives", "has_negative", [[*s.negatives] for s in drawn], config.negatives)
-    if config.dense:
-        add("dense", "has_dense", [[*s.dense] for s in drawn], config.dense)
-        false = [s.dense_negatives for s in drawn]
-        add("dense_negatives", "has_dense_negative", false, config.dense)
+    captions = [sample.caption for sample in drawn]
+    texts, masks = {"captions": np.array(captions, dtype=object)}, {}
+    for name, width in widths.items():
+        rows = [(sample.texts.get(name, []) + [None] * width)[:width] for sample in drawn]
+        both = zip(captions, rows, strict=True)
+        filled = [[caption if t is None else t for t in row] for caption, row in both]
+        texts[name] = np.array(filled, dtype=object)
+        masks[MASKS[name]] = torch.tensor([[text is not None for text in row] for row in rows])
+    if "positives" in widths:  # one, without a place of its own
+        texts["positives"], mask = texts["positives"][:, 0], MASKS["positives"]
+        masks[mask] = masks[mask][:, 0]
     return texts, masks
 
 
-def _batch(
-    drawn: list[_Drawn], tokens: dict[str, Tensor], masks: dict[str, Tensor], pictured: bool
-) -> Batch:
-    content: dict[str, Any] = {**tokens, **masks}
+def _batch(drawn: list[_Drawn], content: dict[str, Any], pictured: bool) -> Batch:
     content["images"] = _stacked([sample.image for sample in drawn])
     if pictured:
         content["negative_images"] = _stacked(
