@@ -10,6 +10,7 @@ zero-shot models").
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -223,7 +224,7 @@ def _shape(value: torch.Tensor) -> str:
 
 def _load(id: str, options: LoadOptions) -> OpenClip:
     family = id.partition(":")[0]
-    model = load_model(id, options) if family in FAMILIES else None
+    model = load_model(id, replace(options, torch=True)) if family in FAMILIES else None
     if not isinstance(model, OpenClip):
         known = ", ".join(f"{name}:" for name in FAMILIES)
         raise ModelError(

@@ -93,10 +93,7 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
     """
     folder = None if source is None else _folder_of(source)
     if folder is not None:
-        refuse_odd_files(id, folder)
-        _refuse_configs(id, folder, trusted=options.trust_remote_code)
-        if why := why_unreadable(folder):
-            raise _broken(id, f"its tokenizer {why}")
+        refuse_unsafe(id, folder, trusted=options.trust_remote_code)
     _watch_libraries()
     loading = _Loading(id, options.trust_remote_code)
     _under_way.append(loading)
@@ -131,6 +128,14 @@ def fetched_file(repository: str, name: str) -> str:
 
     with hub_or_cache(repository, repository):
         return hf_hub_download(repository, name)
+
+
+def refuse_unsafe(id: str, folder: Path, *, trusted: bool) -> None:
+    """Raise if a model's folder has files, configs or tokenizers that must not be read."""
+    refuse_odd_files(id, folder)
+    _refuse_configs(id, folder, trusted=trusted)
+    if why := why_unreadable(folder):
+        raise _broken(id, f"its tokenizer {why}")
 
 
 def refuse_odd_files(id: str, folder: Path) -> None:

@@ -32,13 +32,14 @@ FAMILIES: Final = Registry(
         "flava-itm": f"{_HOME}.hf.matching:load_flava",
         "hf": f"{_HOME}.hf.dual:load",
         "lm": f"{_HOME}.hf.generative:load_lm",
+        "onnx": f"{_HOME}.onnx:load",
         "open_clip": f"{_HOME}.openclip.adapter:load",
         "random": f"{_HOME}.blind.baselines:load_random",
         "rerank": f"{_HOME}.combined:load_rerank",
         "scratch": f"{_HOME}.openclip.adapter:load_scratch",
         "vectors": f"{_HOME}.vectors:load",
         "vqa": f"{_HOME}.hf.generative:load",
-        "world": f"{_HOME}.openclip.adapter:load_world",
+        "world": f"{_HOME}.onnx:load_world",
         "xvlm": f"{_HOME}.xvlm:load",
     },
 )
@@ -93,6 +94,7 @@ class LoadOptions:
     trust_remote_code: bool = False  # run Python code that comes with the model
     decode: str = "exact"  # or "gpu": JPEGs are decoded faster, with slightly other values
     unit: bool = True  # vectors of length 1, of which the products are cosines
+    torch: bool = False  # a model of torch: its weights are to be changed
 
     def __post_init__(self) -> None:
         if not is_device(self.device):

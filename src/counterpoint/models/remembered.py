@@ -31,6 +31,7 @@ _WEIGHTS: Final = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 _LIBRARIES: Final = (
     *("counterpoint", "torch", "torchvision", "open_clip_torch", "timm", "transformers"),
     *("tokenizers", "sentencepiece", "safetensors", "ftfy", "regex", "numpy", "pillow"),
+    "onnxruntime",
 )
 _PACKAGE: Final = Path(__file__).parents[1]
 _PIECE: Final = 65_536  # captions that are looked up at a time
@@ -173,6 +174,8 @@ def _files(id: str) -> list[Path]:
     family, _, rest = id.partition(":")
     if family == "world":
         return _folder(_PACKAGE / "world" / "checkpoints" / rest)
+    if family == "onnx":
+        return _folder(Path(rest.partition("?")[0]).expanduser())
     if family == "hf":
         files = _folder(Path(rest).expanduser())
         adapted = any(path.name.startswith("adapter_") for path in files)  # to weights elsewhere

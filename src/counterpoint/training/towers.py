@@ -30,7 +30,7 @@ _TOGETHER: Final = 128  # texts of about one length that a CPU encodes at a time
 
 def open_start(id: str, device: str) -> Start:
     """The model that training starts from, in float32."""
-    model = load_model(id, LoadOptions(device))
+    model = load_model(id, LoadOptions(device, torch=True))
     if isinstance(model, OpenClip):
         return model
     if id.startswith("hf:"):

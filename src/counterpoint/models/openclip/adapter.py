@@ -34,7 +34,7 @@ from counterpoint.models.openclip.ids import (
     weights_of,
 )
 from counterpoint.models.pixels import TowerPixels
-from counterpoint.models.registry import LoadOptions, world_folder
+from counterpoint.models.registry import LoadOptions
 from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
@@ -215,11 +215,6 @@ def load_scratch(rest: str, options: LoadOptions) -> OpenClip:
         tokenizer = open_clip.get_tokenizer(name)
         source = OpenClipSource(id, name, None)
         return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
-
-
-def load_world(rest: str, options: LoadOptions) -> OpenClip:
-    """`world:base`: a checkpoint in the package, an open_clip folder like any other."""
-    return load(f"local-dir:{world_folder(rest)}", options)
 
 
 # --- tokens of captions --------------------------------------------------------------------------
