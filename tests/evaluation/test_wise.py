@@ -164,11 +164,12 @@ def test_weights_in_half_precision_are_mixed_in_float32(tmp_path):
 
 def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
     tuned = id_of(shaken(BASE, tmp_path / "my-hn", size=0.01))
-    line = Line("world:base", tuned, CPU)
+    base = id_of(BASE)
+    line = Line(base, tuned, CPU)
     runs = evaluate_line(line, [SWAP], [0, 0.5, 1], out=tmp_path / "line", batch_size=64)
     assert [run.model for run in runs] == ["my-hn@0", "my-hn@0.5", "my-hn@1"]
     assert [run.folder.name for run in runs] == ["my-hn-0", "my-hn-0.5", "my-hn-1"]
-    for run, id in zip((runs[0], runs[2]), ("world:base", tuned), strict=True):
+    for run, id in zip((runs[0], runs[2]), (base, tuned), strict=True):
         # Another store: nothing of what the line computed is used.
         out = tmp_path / "own" / id.replace("/", "-")
         own = evaluate(id, SWAP, out=out, store=tmp_path / "s", batch_size=64)
@@ -176,7 +177,7 @@ def test_the_runs_of_the_ends_are_the_models_own(tmp_path):
         assert own.parts[SWAP].scores.tobytes() == run.parts[SWAP].scores.tobytes()
     half = load_run(runs[1].folder)
     assert half.manifest["model_info"]["wise"] == {
-        "base": "world:base",
+        "base": base,
         "tuned": tuned,
         "alpha": 0.5,
     }

@@ -19,7 +19,7 @@ from open_clip_models import CAPTIONS, CLIP, CONFIG, CONTEXT, WEIGHTS, noise, sa
 from counterpoint._util.store import Store
 from counterpoint.models import remembered
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
-from counterpoint.models.registry import LoadOptions
+from counterpoint.models.registry import LoadOptions, world_folder
 from counterpoint.models.remembered import RememberedEncoder, load_remembered
 
 CPU = LoadOptions("cpu")
@@ -232,6 +232,7 @@ def test_the_files_of_an_id(folder):
 
 CASES = 40  # each with an image of its own
 BENCHMARK = f"world-swap:size={CASES}"
+BASE = f"open_clip:local-dir:{world_folder('base')}"
 
 
 def evaluate(model: str, out: Path, cache: Path) -> bool:
@@ -264,9 +265,9 @@ def facts(run: Path) -> tuple[bytes, dict]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory) -> Path:
-    """A run of world:base, and its cache."""
+    """A run of a model of torch, and its cache."""
     place = tmp_path_factory.mktemp("first")
-    assert evaluate("world:base", place / "run", place / "cache") is True
+    assert evaluate(BASE, place / "run", place / "cache") is True
     return place
 
 
@@ -299,7 +300,7 @@ def test_a_store_with_gaps_loads_the_model_and_gives_the_same_bytes(lost, first,
     cache = shutil.copytree(first / "cache", tmp_path / "cache")
     delete_vectors(cache, lost)
     if lost != slice(0):
-        assert evaluate("world:base", tmp_path / "b", cache) is True
+        assert evaluate(BASE, tmp_path / "b", cache) is True
         assert facts(tmp_path / "b") == facts(first / "run")
-    assert evaluate("world:base", tmp_path / "c", cache) is False
+    assert evaluate(BASE, tmp_path / "c", cache) is False
     assert facts(tmp_path / "c") == facts(first / "run")

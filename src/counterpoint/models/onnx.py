@@ -161,7 +161,7 @@ class OnnxEncoder:
         provider = self._sessions[0].get_providers()[0].removesuffix("ExecutionProvider").lower()
         return {
             "device": provider,
-            "precision": self._variant or "that of the file",
+            "precision": self._variant or "fp32",
             "context_length": self.context_length,
             "preprocessing": f"{self.reader}",
             "padding_cut": not self._whole,
@@ -238,7 +238,8 @@ def load_world(rest: str, options: LoadOptions) -> Model:
     """`world:base`: a checkpoint in the package; with torch where it is to be trained, computed on
     a GPU or in another precision."""
     folder = world_folder(rest)
-    if options.torch or options.precision != "fp32" or options.device not in ("auto", "cpu"):
+    exact = (options.precision, options.decode, options.torch) == ("fp32", "exact", False)
+    if not exact or options.device not in ("auto", "cpu"):
         from counterpoint.models.openclip.adapter import load as load_open_clip
 
         return load_open_clip(f"local-dir:{folder}", options)
