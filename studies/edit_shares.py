@@ -24,12 +24,12 @@ from typing import Any, Final
 from reading import changed
 
 from counterpoint.generation.drafts import TextSettings, make_by_rules
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged
 from counterpoint.generation.language.words import lemma
+from counterpoint.generation.methods import RULES
 from counterpoint.generation.pairs import Pair
-from counterpoint.generation.registry import RULES
 from counterpoint.generation.rules import hard_positives, synonyms
 
 _POS: Final = {"obj": "NOUN", "att": "ADJ", "rel": "VERB"}

@@ -233,6 +233,7 @@ def generate(
     ray_address: str = "local",
     data: str | Path | None = None,
     images: str | Path | None = None,
+    sizes: str | Path | None = None,
     columns: Mapping[str, Any] | None = None,
     progress: Bars = _AUTO,
     **settings: Any,
@@ -243,41 +244,42 @@ def generate(
 
     `captions` is a file, a benchmark's id or `world`. `methods` are names of `counterpoint ls
     methods` or paths of your own templates (.toml); those of language models need `model`, a model
-    of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`).
+    of the server at OPENAI_BASE_URL, and may have another number of examples (`shots`); those of
+    scene graphs need a file of these for `captions`, Visual Genome's with the `sizes` of images.
     `images` is the folder that image paths start from, by default that of `captions`.
     `columns` are fields of `CaptionOptions`, `settings` those of generation: seed, each, form,
     checks, doubtful. Rules are made by `workers` processes; with `engine="ray"`, on a cluster.
     Called again after an end of any kind, it goes on from there.
     """
-    from counterpoint.generation import TextSettings, chosen_methods, generate as make_pairs
-    from counterpoint.generation.inputs import CaptionOptions, first_of, open_captions
+    from counterpoint import generation
+    from counterpoint.generation.inputs import CaptionOptions, open_captions
 
     kinds: dict[str, Kind] = {"negatives": "negative", "positives": "positive"}
     if kind not in kinds:
-        said = did_you_mean("kind of text", str(kind), kinds)
-        raise NotFoundError("E-OPTION-INVALID", said)
-    made = kinds[kind]
-    names = chosen_methods([methods] if isinstance(methods, str) else list(methods), made)
-    if names.graphs:
-        raise CounterpointError(
-            "E-METHOD-GRAPHS", "methods for scene graphs: use `counterpoint generate` for these."
-        )
-    asked = _settings(TextSettings, kind=made, methods=names.rules, **settings)
-    root, place = (None if one is None else Path(one) for one in (data, images))
-    options = _settings(CaptionOptions, **(columns or {}))
-    read = open_captions(str(captions), root, images=place, options=options)
-    read = first_of(read, limit) if limit else read
+        raise NotFoundError("E-OPTION-INVALID", did_you_mean("kind of text", str(kind), kinds))
+    names = [methods] if isinstance(methods, str) else list(methods)
+    rules, asked, graphs = generation.chosen_methods(names, kinds[kind])
+    settings |= {"kind": kinds[kind], "methods": graphs or rules}
+    chosen = _settings(generation.TextSettings, **settings)
+    root, place, table = (None if one is None else Path(one) for one in (data, images, sizes))
     with ExitStack() as stack:
+        bars = stack.enter_context(shown(progress))
+        if graphs:
+            return generation.generate_from_graphs(
+                Path(captions), chosen, Path(out), sizes=table, images=place, progress=bars
+            )
+        options = _settings(CaptionOptions, **(columns or {}))
+        read = open_captions(str(captions), root, images=place, options=options, limit=limit)
         writers = []
-        if names.llm:
-            from counterpoint.generation.llm import ChatMethod, ChatModel
+        if asked:
+            from counterpoint.generation.llm import ChatMethod, ChatModel, note_costs
 
             served = stack.enter_context(ChatModel(model))
-            writers = [ChatMethod(name, served, shots) for name in names.llm]
-        bars = stack.enter_context(shown(progress))
-        return make_pairs(
+            writers = [ChatMethod(name, served, shots) for name in asked]
+            note_costs(read, writers, bars)
+        return generation.generate(
             read,
-            asked,
+            chosen,
             Path(out),
             writers=writers,
             workers=workers,

@@ -14,10 +14,10 @@ from hypothesis import given, strategies as st
 from support import FEW
 
 from counterpoint._util.errors import CounterpointError
-from counterpoint.generation.inputs import json_stream
+from counterpoint.generation.inputs import json_files
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.inputs.json_stream import DEPTH, LENGTH, json_items
-from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
+from counterpoint.generation.inputs.json_files import DEPTH, LENGTH, json_items
+from counterpoint.generation.scene_graphs import read_graphs, read_sizes
 
 
 def refusal(path: Path, content: str | bytes) -> str:
@@ -92,11 +92,11 @@ def test_blocks_of_any_size_give_the_same(
     path = tmp_path_factory.mktemp("blocks") / "a.json"
     path.write_text(json.dumps([value], ensure_ascii=plain), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_stream, "_BUFFER", size)
+        patch.setattr(json_files, "_BUFFER", size)
         assert list(json_items(path, "item")) == [value]
-        patch.setattr(json_stream, "DEPTH", depth([value]))
+        patch.setattr(json_files, "DEPTH", depth([value]))
         assert list(json_items(path, "item")) == [value]
-        patch.setattr(json_stream, "DEPTH", depth([value]) - 1)
+        patch.setattr(json_files, "DEPTH", depth([value]) - 1)
         with raises("E-JSON-INVALID"):
             list(json_items(path, "item"))
 

@@ -26,11 +26,9 @@ from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
 from counterpoint.cli.pairs import export
 from counterpoint.evaluation.evaluating import evaluate
-from counterpoint.generation.export.benchmark import export_benchmark
-from counterpoint.generation.export.groups import ImagePaths
+from counterpoint.generation.export import VALIDATION, export_benchmark, export_training
+from counterpoint.generation.export.groups import ImagePaths, read_balance
 from counterpoint.generation.export.hub import COLUMNS, Facts, card, export_hub
-from counterpoint.generation.export.sampling import read_balance
-from counterpoint.generation.export.training import VALIDATION, export_training
 from counterpoint.generation.pairs import SCHEMA, Pair, tabulate, write_pairs
 from counterpoint.images.pictures import Picture
 
@@ -438,7 +436,7 @@ def test_an_ending_that_is_none(tmp_path: Path):
 
 def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("counterpoint.generation.pairs._ROWS", 7)
-    monkeypatch.setattr("counterpoint.generation.export.training._CHUNK", 3)
+    monkeypatch.setattr("counterpoint.generation.export.datasets._CHUNK", 3)
     files = [
         written(
             tmp_path / "n.parquet", [pair(str(n), f"{n} {k}") for n in range(20) for k in range(3)]

@@ -24,10 +24,9 @@ from typer.testing import CliRunner
 from counterpoint.cli.app import app
 from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
-from counterpoint.generation.inputs.captions import Captions, first_of, open_captions
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import Captions, SourceCaption, first_of, open_captions
+from counterpoint.generation.methods import Draft, Rejection
 from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
-from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.generation.run import generate
 
 pytestmark = pytest.mark.slow

@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.app import app
 from counterpoint.data.batch import DownloadReport, Failure
-from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export import export_benchmark, export_training
 from counterpoint.generation.export.hub import export_hub
-from counterpoint.generation.export.training import export_training
 from counterpoint.generation.images.backends import ImageFolder
 from counterpoint.generation.images.nearest import SCHEMA, write_neighbours
 from counterpoint.generation.pairs import Pair, read_pairs, reserved, tabulate, write_pairs

@@ -17,9 +17,8 @@ from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
-from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation.export import export_benchmark, export_training
 from counterpoint.generation.export.hub import export_hub
-from counterpoint.generation.export.training import export_training
 from counterpoint.generation.images.backends import DrawSettings
 from counterpoint.generation.images.candidates import make_images
 from counterpoint.generation.images.world import WorldBackend

@@ -22,10 +22,10 @@ from counterpoint.generation.drafts import (
     open_ranker,
     ranked,
 )
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.plausibility import load, shipped, words_of
-from counterpoint.generation.registry import Draft
+from counterpoint.generation.methods import Draft
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "fit_plausibility.py"))
 fit, write = SCRIPT["fit"], SCRIPT["write"]

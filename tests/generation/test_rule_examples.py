@@ -6,12 +6,12 @@ import pytest
 from rule_support import drafts_of, made_of, read_examples
 
 from counterpoint.generation import RULES, TextSettings, make_by_rules
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import Put, tagged
 from counterpoint.generation.language.words import inflected
+from counterpoint.generation.methods import Draft
 from counterpoint.generation.pairs import Pair
-from counterpoint.generation.registry import Draft
 from counterpoint.generation.rules import fitting, hard_positives, synonyms
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from caption_grammar import captions
 from rule_support import read_examples
 
 from counterpoint.generation import RULES, TextSettings, make_by_rules
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.pairs import Kind, Pair
 from counterpoint.world.grammar import GrammarError, holds, read, sample_caption
 from counterpoint.world.scenes import Scene, sample_scene

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from counterpoint.cases.table import ImageRef
 from counterpoint.cli.console import plainly
 from counterpoint.cli.pairs import export
-from counterpoint.generation.export.groups import Group, Text
-from counterpoint.generation.export.sampling import capped_sample, changed_words, read_caps
+from counterpoint.generation.export.groups import Group, Text, changed_words, read_caps, sampled
 from counterpoint.generation.pairs import Pair, tabulate, write_pairs
 
 NOUNS = ("dog", "cat", "bus")
@@ -37,8 +36,9 @@ def made(choices: list[tuple[int, int, int]]) -> list[Group]:
 
 def kept(groups: list[Group], caps: dict[str, float], seed: int = 0):
     left_out: Counter[str] = Counter()
-    found = list(capped_sample(groups, caps, seed, Path("p.parquet")).of(groups, left_out))
-    return found, left_out
+    cap = ",".join(f"{name}={share!r}" for name, share in caps.items())
+    chosen = sampled(lambda _: iter(groups), Path("p.parquet"), seed, cap=cap)
+    return list(chosen(left_out)), left_out
 
 
 choices = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3)), max_size=60)

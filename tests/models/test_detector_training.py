@@ -23,7 +23,7 @@ from counterpoint._util.store import Store
 from counterpoint.cases.table import Case, ImageRef
 from counterpoint.cli.encoders import detector_app
 from counterpoint.evaluation.verifying import verify
-from counterpoint.generation.export.training import detector_items
+from counterpoint.generation.export import detector_items
 from counterpoint.generation.pairs import (
     Pair,
     read_pairs,

@@ -28,16 +28,20 @@ from counterpoint.cases import Cases
 from counterpoint.cases.table import ImageRef
 from counterpoint.data.archives import extract
 from counterpoint.data.download import WantedFile, download, new_client
-from counterpoint.generation.export.benchmark import export_benchmark
+from counterpoint.generation import TextSettings
+from counterpoint.generation.export import export_benchmark, export_training
 from counterpoint.generation.export.hub import export_hub
-from counterpoint.generation.export.training import export_training
-from counterpoint.generation.from_graphs import attribution_pairs, relation_pairs
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.inputs.scene_graphs import read_graphs, read_sizes
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
 from counterpoint.generation.refinement.negatives import gather
 from counterpoint.generation.refinement.scores import read_scores, table_scores
 from counterpoint.generation.run import Parts
+from counterpoint.generation.scene_graphs import (
+    attribution_pairs,
+    read_graphs,
+    read_sizes,
+    relation_pairs,
+)
 from counterpoint.training.data.pairs import _is_pairs, _read_training
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
@@ -62,7 +66,12 @@ def captions(ending: str) -> Callable[[bytes, Path], None]:
 def scene_graphs(data: bytes, folder: Path) -> None:
     (folder / "graphs.json").write_bytes(data)
     graphs = list(read_graphs(folder / "graphs.json", {"1": (90, 90)}))
-    drafts = [*relation_pairs(graphs, Counter()), *attribution_pairs(graphs, Counter())]
+    drafts = [
+        pair
+        for graph in graphs
+        for make in (relation_pairs, attribution_pairs)
+        for pair in make(graph, Counter(), TextSettings("negative", ()))
+    ]
     tabulate([Pair(s.id, s.image, s.caption, draft.text, *_MADE) for s, draft in drafts])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -23,17 +22,13 @@ from counterpoint.cli.console import (
     plainly,
     print_json,
     progress_bars,
-    remark,
     say,
     warn,
 )
 
 if TYPE_CHECKING:
-    from counterpoint.generation import Generated, Kind, ReplaceCounts, TextSettings
-    from counterpoint.generation.inputs import CaptionOptions, Captions
-    from counterpoint.generation.llm import ChatMethod
-
-_SAMPLE = 1000  # captions used for an estimate
+    from counterpoint.generation import Generated, Kind, ReplaceCounts
+    from counterpoint.generation.inputs import Captions
 
 app = typer.Typer(
     name="generate",
@@ -140,8 +135,8 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
         data: DataFolder = None,
         as_json: AsJson = False,
     ) -> None:
-        from counterpoint.generation import TextSettings, chosen_methods, generate
-        from counterpoint.generation.inputs import CaptionOptions
+        from counterpoint.api import generate
+        from counterpoint.generation import chosen_methods
 
         names = chosen_methods(method, kind)
         if dry_run and not names.llm:
@@ -152,29 +147,38 @@ def _command(kind: Kind, example: str) -> Callable[..., None]:
             raise typer.BadParameter("only negatives are ranked", param_hint="--plausible")
         if limit and names.graphs:
             raise typer.BadParameter("not possible with scene graphs", param_hint="--limit")
-        settings = TextSettings(
-            kind, names.rules, seed, checks, each, form, doubtful, keep_refused, plausible
-        )
-        options = CaptionOptions(caption_column, image_column, None, split)
-        if names.graphs:
-            report = _of_graphs(input, settings, names.graphs, out, sizes, images)
-        else:
-            captions = _captions(input, data, images, options, limit)
-            if names.llm and dry_run:
-                _print_prompts(captions, names.llm, model, shots, dry_run)
-                return
-            with ExitStack() as stack:
-                writers = _writers(captions, names.llm, model, shots, stack) if names.llm else ()
-                report = generate(
-                    captions,
-                    settings,
-                    out,
-                    writers=writers,
-                    workers=workers or None,
-                    engine=engine,
-                    ray_address=ray_address,
-                    progress=stack.enter_context(progress_bars()),
-                )
+        if names.llm and not (model or dry_run):
+            raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
+        columns = {"caption": caption_column, "image": image_column, "split": split}
+        if dry_run:
+            captions = _captions(input, data, images, columns)
+            _print_prompts(captions, names.llm, model, shots, min(dry_run, limit or dry_run))
+            return
+        with progress_bars() as bars:
+            report = generate(
+                "negatives" if kind == "negative" else "positives",
+                input,
+                out,
+                methods=method,
+                model=model,
+                shots=shots,
+                limit=limit,
+                workers=workers or None,
+                engine=engine,
+                ray_address=ray_address,
+                data=data,
+                images=images,
+                sizes=sizes,
+                columns=columns,
+                progress=bars,
+                seed=seed,
+                checks=checks,
+                each=each,
+                form=form,
+                doubtful=doubtful,
+                keep_refused=keep_refused,
+                plausible=plausible,
+            )
         _show(report, out, as_json)
         if names.llm:
             _refuse_unread(report, out)
@@ -236,10 +240,10 @@ def import_(
     Line n is the text of caption n; null or "None" where there is none.
     """
     from counterpoint.generation import KINDS, TextSettings, import_cases, import_texts
-    from counterpoint.generation.inputs import CaptionOptions, is_case_file
+    from counterpoint.generation.inputs import is_case_file
 
     settings = TextSettings(kind or "positive", (), checks=checks, form=form)
-    options = CaptionOptions(caption_column, image_column, None, split)
+    columns = {"caption": caption_column, "image": image_column, "split": split}
     if texts is None and Path(input).is_file() and not is_case_file(Path(input)):
         raise typer.BadParameter("captions need a file of texts", param_hint="TEXTS")
     with progress_bars() as bars:
@@ -248,51 +252,17 @@ def import_(
             kinds = (kind,) if kind else KINDS
             made = import_cases(input, data, settings, out, images=images, kinds=kinds, **what)
         else:
-            captions = _captions(input, data, images, options, 0)
+            captions = _captions(input, data, images, columns)
             made = import_texts(captions, texts, settings, out, **what)
     _show(made, out, as_json)
 
 
 def _captions(
-    name: str, data: Path | None, images: Path | None, options: CaptionOptions, limit: int
+    name: str, data: Path | None, images: Path | None, columns: dict[str, str | None]
 ) -> Captions:
-    from counterpoint.generation.inputs import first_of, open_captions
+    from counterpoint.generation.inputs import CaptionOptions, open_captions
 
-    captions = open_captions(name, data, images=images, options=options)
-    return first_of(captions, limit) if limit else captions
-
-
-def _writers(
-    captions: Captions, names: Sequence[str], model: str, shots: int | None, stack: ExitStack
-) -> list[ChatMethod]:
-    """The methods of a language model, whose cost is told."""
-    from counterpoint.generation.llm import ChatMethod, ChatModel
-
-    if not model:
-        raise typer.BadParameter("llm methods need the name of a model", param_hint="--model")
-    served = stack.enter_context(ChatModel(model))
-    writers = [ChatMethod(name, served, shots) for name in names]
-    _announce(captions, writers)
-    return writers
-
-
-def _announce(captions: Captions, writers: Sequence[ChatMethod]) -> None:
-    """Print what the requests will cost, estimated from the first captions."""
-    from itertools import islice
-
-    sample = [source.caption for source in islice(captions, _SAMPLE)]
-    total = captions.total
-    if total is None:
-        total = len(sample) if len(sample) < _SAMPLE else sum(1 for _ in captions)
-    share = total / max(1, len(sample))
-    for writer in writers:
-        found = writer.estimate(sample)
-        cost = "" if found.cost is None else f", ${found.cost * share:,.2f}"
-        remark(
-            f"{writer.name}: at most {round(found.requests * share):,} requests, about "
-            f"{round((found.tokens_in + found.tokens_out) * share):,} tokens{cost}, "
-            "less what was already answered"
-        )
+    return open_captions(name, data, images=images, options=CaptionOptions(**columns))
 
 
 def _print_prompts(
@@ -308,29 +278,6 @@ def _print_prompts(
         for prompt in chain.from_iterable(map(method.prompts, chosen)):
             say(prompt)
             output.print()
-
-
-def _of_graphs(
-    name: str,
-    settings: TextSettings,
-    methods: tuple[str, ...],
-    out: Path,
-    sizes: Path | None,
-    images: Path | None,
-) -> Generated:
-    import dataclasses
-
-    from counterpoint.generation import generate_from_graphs, reserved
-
-    with reserved(out), progress_bars() as bars:
-        return generate_from_graphs(
-            Path(name),
-            dataclasses.replace(settings, methods=methods),
-            out,
-            sizes=sizes,
-            images=images,
-            progress=bars,
-        )
 
 
 def _show(report: Generated, out: Path, as_json: bool) -> None:

@@ -4,10 +4,14 @@ from .drafts import (
     TextSettings as TextSettings,
     make_by_rules as make_by_rules,
 )
-from .from_graphs import generate_from_graphs as generate_from_graphs
 from .importing import import_cases as import_cases, import_texts as import_texts
 from .language.sentences import exchanged as exchanged, phrases_of as phrases_of
-from .named_methods import chosen_methods as chosen_methods, methods as methods
+from .methods import (
+    RULES as RULES,
+    Rule as Rule,
+    chosen_methods as chosen_methods,
+    methods as methods,
+)
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
@@ -22,10 +26,10 @@ from .pairs import (
     root_of as root_of,
     write_pairs as write_pairs,
 )
-from .registry import RULES as RULES, Rule as Rule
 from .replace import (
     MOST_COMMON as MOST_COMMON,
     ReplaceCounts as ReplaceCounts,
     make_replace as make_replace,
 )
 from .run import Generated as Generated, generate as generate
+from .scene_graphs import generate_from_graphs as generate_from_graphs

@@ -24,13 +24,13 @@ from typing import Final, Literal, NamedTuple, Protocol
 from counterpoint.cases import normal
 from counterpoint.generation.checks.change import uniform
 from counterpoint.generation.checks.checking import CheckResult, check
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import Sentence, tagged, unreadable
 from counterpoint.generation.language.words import role
+from counterpoint.generation.methods import RULES, Draft, Rejection, Rule
 from counterpoint.generation.pairs import SENTENCE, Kind, Pair, changed_span, stable_random
-from counterpoint.generation.registry import RULES, Draft, Rejection, Rule
 
 CAPTIONS: Final = "captions"
 MADE: Final = "made"

@@ -9,36 +9,22 @@ taken, because the raw answers go on after it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
-
-import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.untrusted import open_regular, parse_json, shown
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import PROMPTS
-from counterpoint.generation.drafts import Counts, DraftChecker, TextSettings, readable
-from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.files import SourceCaption
-from counterpoint.generation.pairs import (
-    KINDS,
-    SUBTYPES,
-    TYPES,
-    Kind,
-    Pair,
-    Type,
-    require_parquet,
-    reserved,
-    tabulate,
-    write_pairs,
-)
-from counterpoint.generation.registry import Draft, Rejection
-from counterpoint.generation.run import PIECE, Generated, with_counts
+from counterpoint.generation.drafts import Counts, TextSettings, readable
+from counterpoint.generation.inputs.captions import Captions, SourceCaption
+from counterpoint.generation.methods import Draft, Rejection
+from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
+from counterpoint.generation.run import Generated, Offer, write_offers
 
 NO_TEXT: Final = "the file has no text"
 SEVERAL: Final = "a case of several images"
@@ -57,16 +43,15 @@ def import_texts(
     progress: Progress | None = None,
 ) -> Generated:
     """Write the pairs file `out`. The captions and the lines must be equally many."""
-    method = f"imported/{texts.stem}"
-    about = {"fingerprint": captions.fingerprint, "texts": texts.name, "methods": [method]}
 
     def rows() -> Iterator[ImportRow]:
         for source, text in _aligned(captions, texts):
-            drafts = [Draft(text, type, subtype)] if text else [Rejection(NO_TEXT)]
-            yield source, {settings.kind: drafts}
+            draft = Draft(text, type, subtype) if text else Rejection(NO_TEXT)
+            yield source, settings.kind, [draft]
 
-    place = (captions.name, captions.root, captions.total)
-    return _write(rows(), out, place, about, settings, progress)
+    about = {"fingerprint": captions.fingerprint, "texts": texts.name}
+    method, place = f"imported/{texts.stem}", (captions.name, captions.root, captions.total)
+    return _write(rows(), out, method, place, about, settings, progress)
 
 
 def import_cases(
@@ -87,30 +72,25 @@ def import_cases(
     was changed; where it does not, `type` and `subtype` do.
     """
     _, cases = load_benchmark(name, data)
-    about = {"fingerprint": cases.content_hash(), "methods": [f"imported/{name}"]}
 
     def rows() -> Iterator[ImportRow]:
-        for number in range(len(cases)):
-            case = cases.case(number)
+        for case in map(cases.case, range(len(cases))):
             label = next(filter(None, map(_label, case.groups)), (type, subtype))
-            texts: dict[Kind, list[str]] = {"positive": [], "negative": []}
-            caption = ""
-            for text, true in zip(case.captions, case.truth[0], strict=True):
-                plain = text.split(PROMPTS)[0]
-                if true and not caption:
-                    caption = plain
-                else:
-                    texts["positive" if true else "negative"].append(plain)
-            drafts: dict[Kind, Sequence[Draft | Rejection]] = {
-                kind: [Draft(text, *label) for text in texts[kind]] for kind in kinds
-            }
-            if len(case.images) > 1:
-                drafts = {kinds[0]: [Rejection(SEVERAL)]}
+            texts = [text.split(PROMPTS)[0] for text in case.captions]
+            true = [text for text, fits in zip(texts, case.truth[0], strict=True) if fits]
+            false = [text for text, fits in zip(texts, case.truth[0], strict=True) if not fits]
             image = case.images[0] if case.images[0].text is None else None
-            yield SourceCaption(case.id, image, caption), drafts
+            source = SourceCaption(case.id, image, true[0] if true else "")
+            if len(case.images) > 1:
+                yield source, kinds[0], [Rejection(SEVERAL)]
+                continue
+            for kind in kinds:
+                mine = true[1:] if kind == "positive" else false
+                yield source, kind, [Draft(text, *label) for text in mine]
 
+    about = {"fingerprint": cases.content_hash()}
     place = (name, images or cases.root, len(cases))
-    return _write(rows(), out, place, about, settings, progress)
+    return _write(rows(), out, f"imported/{name}", place, about, settings, progress)
 
 
 def _label(group: str) -> tuple[Type, str] | None:
@@ -120,18 +100,18 @@ def _label(group: str) -> tuple[Type, str] | None:
     return (known, subtype) if known and subtype in SUBTYPES else None
 
 
-ImportRow = tuple[SourceCaption, Mapping[Kind, Sequence[Draft | Rejection]]]
+ImportRow = tuple[SourceCaption, Kind, Sequence[Draft | Rejection]]
 
 
 def _write(
     rows: Iterator[ImportRow],
     out: Path,
+    method: str,
     place: tuple[str, Path | None, int | None],
     about: dict[str, Any],
     settings: TextSettings,
     progress: Progress | None,
 ) -> Generated:
-    require_parquet(out)
     name, root, count = place
     advance = (progress or Quiet()).start("captions", count)
     about = {
@@ -140,25 +120,19 @@ def _write(
         "seed": settings.seed,
         "checks": settings.checks,
         "form": settings.form,
+        "methods": [method],
         **about,
     }
     counts: Counts = Counter()
 
-    def frames() -> Iterator[pl.DataFrame]:
-        while piece := list(islice(rows, PIECE)):
-            drafts = {source.id: of for source, of in piece}
-            pairs: list[Pair] = []
-            for source in readable([source for source, _ in piece], counts):
-                for kind, texts in drafts[source.id].items():
-                    checker = DraftChecker(source, replace(settings, kind=kind), counts)
-                    for text in texts:
-                        pairs += checker.accepted([text], about["methods"][0], "1")
-            advance(len(piece))
-            yield tabulate(pairs)
+    def offers() -> Iterator[Offer]:
+        """Captions are counted once each, although a case has texts of two kinds."""
+        for source, of_one in groupby(rows, itemgetter(0)):
+            advance(1)
+            offered = [Offer(*row, method, "1") for row in of_one]
+            yield from offered if readable([source], counts) else ()
 
-    with reserved(out):
-        written = write_pairs(out, frames(), lambda: with_counts(about, counts))
-    return Generated.of(written, counts)
+    return write_offers(offers(), settings, out, about, counts)
 
 
 def _aligned(captions: Captions, texts: Path) -> Iterator[tuple[SourceCaption, str]]:

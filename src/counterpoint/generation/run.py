@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -49,11 +49,12 @@ from counterpoint.generation.drafts import (
     readable,
     seed_of,
 )
-from counterpoint.generation.inputs.captions import Captions
-from counterpoint.generation.inputs.files import SourceCaption
+from counterpoint.generation.inputs.captions import Captions, SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.words import version as language_version
+from counterpoint.generation.methods import Draft, Rejection
 from counterpoint.generation.pairs import (
+    Kind,
     Pair,
     read_about,
     read_pairs,
@@ -178,6 +179,40 @@ class Generated(NamedTuple):
     def of(cls, rows: int, counts: Counts) -> Generated:
         """The captions are those that are counted."""
         return cls(rows, sum(n for (what, _), n in counts.items() if what == CAPTIONS), +counts)
+
+
+class Offer(NamedTuple):
+    """Texts of a caption that were made elsewhere."""
+
+    source: SourceCaption
+    kind: Kind
+    drafts: Sequence[Draft | Rejection]
+    method: str
+    version: str
+
+
+def write_offers(
+    offers: Iterable[Offer],
+    settings: TextSettings,
+    out: Path,
+    about: Mapping[str, Any],
+    counts: Counts,
+) -> Generated:
+    """Write the pairs file `out` of the texts that pass the checks."""
+    stream = iter(offers)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        while piece := list(islice(stream, PIECE)):
+            pairs: list[Pair] = []
+            for source, kind, drafts, method, version in piece:
+                checker = DraftChecker(source, replace(settings, kind=kind), counts)
+                for draft in drafts:
+                    pairs += checker.accepted([draft], method, version)
+            yield tabulate(pairs)
+
+    with reserved(out):
+        rows = write_pairs(out, frames(), lambda: with_counts(about, counts))
+    return Generated.of(rows, counts)
 
 
 def generate(

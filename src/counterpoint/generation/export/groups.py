@@ -1,37 +1,59 @@
 """Each caption with all its texts, from one or more pairs files, and the image paths of an export.
 
-Negatives and positives are made by two commands, so they are in two files. Both have the same
-captions in the same order. So the files are read side by side, and only incomplete captions are
-held in memory. Files in another order are joined correctly, too, but need more memory.
+Negatives and positives are made by two commands, so they are in two files: captions are joined by
+their id, text and image. `sampled` keeps some of the texts:
+
+**Balance.** `att,rel`: of each kind (positive, negative), as many texts of each of these subtypes
+as the rarest has; `positive:att,rel` of one kind. A kind that has one of them and lacks another
+cannot be balanced, which is an error.
+
+**Caps.** No type, no new word and no edit has more than its share of the texts. A share is one of
+what is kept, of positives and of negatives apart. Texts are taken in an order that the seed draws
+by content, each unless one of its keys is full. What is full depends on how many are kept, so this
+is repeated with fewer until both agree; a key may always have one text. The order of the files does
+not matter.
+
+| key    | of a text |
+|--------|-----------|
+| `type` | its group: `replace/obj`, `add/att` |
+| `word` | what is new in it: "blue", "in front of", of an addition its last word |
+| `edit` | what was replaced by what: "red" by "blue" |
+
+A text of the same words in another order (a swap, a shuffle) has no new word and no edit.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
-from counterpoint.cases import ImageRef
-from counterpoint.generation.pairs import count_pairs, read_pairs, root_of
+from counterpoint.cases import ImageRef, shared_ends
+from counterpoint.generation.pairs import (
+    KINDS,
+    SUBTYPES,
+    Kind,
+    read_pairs,
+    root_of,
+    stable_random,
+)
 from counterpoint.images import scheme_of
 
 _KEY: Final = ("source", "caption", "image")  # two inputs may have the same source ids
-_COLUMNS: Final = (*_KEY, "box", "text", "kind", "type", "subtype", "text_image")
+_OTHERS: Final = ("box", "text", "kind", "type", "subtype", "text_image")
 
 QUIET: Final = Quiet()
 LeftOut = Counter[str]
-Key = tuple[str, str, str | None]
 Neighbours = dict[str, list[str]]  # the nearest other images of an image
 
 
@@ -124,81 +146,58 @@ class Group:
 
 def read_groups(
     files: Sequence[Path],
+    folder: Path,
     left_out: LeftOut,
-    moves: Sequence[ImagePaths],
+    *,
+    images: Path | None = None,
+    root: Path | None = None,
     progress: Progress = QUIET,
 ) -> Iterator[Group]:
     """All captions of the files with their texts; `left_out` counts dropped texts by the reason.
 
-    `moves` are the image paths of each file. A repeated text is kept once. A text that is both a
-    positive and a negative of a caption is dropped, because one of the two is wrong.
+    `folder` is that of the export, `images` and `root` are those of `ImagePaths`. A repeated text
+    is kept once. A text that is both a positive and a negative of a caption is dropped, because one
+    of the two is wrong.
     """
-    held: OrderedDict[Key, list[tuple[Any, ...]]] = OrderedDict()  # fast at both ends
-    wanted: dict[Key, int] = {}
-    advance = progress.start("pairs", sum(map(count_pairs, files)))
-    for number, frame, expected in _side_by_side(files):
-        for row, count in zip(frame.iter_rows(), expected, strict=True):
-            key = (row[0], row[1], row[2])
-            held.setdefault(key, []).append((number, *row))
-            wanted[key] = count
-        advance(len(frame))
-        while held:  # in the order of the first row of each caption
-            key = next(iter(held))
-            if len(held[key]) < wanted[key]:
-                break
-            del wanted[key]
-            yield _group(held.pop(key), left_out, moves)
-    for rows in held.values():  # two keys had the same hash, so too many rows were expected
-        yield _group(rows, left_out, moves)
-
-
-def _hashed(frame: pl.DataFrame) -> np.ndarray:
-    return frame.select(pl.struct(_KEY).hash()).to_series().to_numpy()
-
-
-def _side_by_side(files: Sequence[Path]) -> Iterator[tuple[int, pl.DataFrame, list[int]]]:
-    """Tables with the number of their file, and for each row the rows of its caption in all files.
-
-    The next table is always from the file of which the smallest share was read.
-    """
-    hashes = [[_hashed(frame) for frame in read_pairs(file)] for file in files]
-    known, counts = np.unique(
-        np.concatenate([np.zeros(0, np.uint64), *(part for parts in hashes for part in parts)]),
-        return_counts=True,
+    paths = [ImagePaths.of(file, folder, images=images, root=root) for file in files]
+    table = pl.concat(
+        frame.select(*_KEY, *_OTHERS, file=pl.lit(number))
+        for number, file in enumerate(files)
+        for frame in read_pairs(file)
     )
-    sizes = [max(sum(map(len, parts)), 1) for parts in hashes]
-    del hashes
-    streams = {number: read_pairs(file) for number, file in enumerate(files)}
-    read = [0] * len(files)
-    while streams:
-        number = min(streams, key=lambda n: (read[n] / sizes[n], n))
-        frame = next(streams[number], None)
-        if frame is None:
-            del streams[number]
-            continue
-        read[number] += len(frame)
-        expected = counts[np.searchsorted(known, _hashed(frame))]
-        yield number, frame.select(_COLUMNS), expected.tolist()
+    advance = progress.start("pairs", len(table))
+    groups = table.group_by(_KEY, maintain_order=True).agg(pl.all())
+    for source, caption, image, *columns in groups.iter_rows():
+        yield _group(source, caption, image, zip(*columns, strict=True), left_out, paths)
+        advance(len(columns[0]))
 
 
-def _group(rows: list[tuple[Any, ...]], left_out: LeftOut, moves: Sequence[ImagePaths]) -> Group:
-    number, source, caption, image, box, *_ = rows[0]
+def _group(
+    source: str,
+    caption: str,
+    image: str | None,
+    rows: Iterable[tuple[Any, ...]],
+    left_out: LeftOut,
+    paths: Sequence[ImagePaths],
+) -> Group:
+    texts: dict[str, dict[str, Text]] = {kind: {} for kind in KINDS}
     reference = None
-    if image is not None:
-        reference = ImageRef(moves[number].image(image), None if box is None else tuple(box))
-    texts: dict[str, dict[str, Text]] = {"positive": {}, "negative": {}}
-    for number, *_, text, kind, type_, subtype, own in rows:
+    for box, text, kind, type, subtype, own, number in rows:
+        if image is not None and reference is None:  # as the first row has it
+            reference = ImageRef(paths[number].image(image), None if box is None else tuple(box))
         known = texts[kind]
         if text in known:
             left_out["texts that were there twice"] += 1
         if text not in known or (known[text].image is None and own is not None):
-            moved = None if own is None else moves[number].text_image(own)
-            known[text] = Text(text, f"{type_}/{subtype}" if subtype else type_, moved)
-    for text in [text for text in texts["positive"] if text in texts["negative"]]:
+            moved = None if own is None else paths[number].text_image(own)
+            known[text] = Text(text, f"{type}/{subtype}" if subtype else type, moved)
+    negatives, positives = texts["negative"], texts["positive"]
+    for text in [text for text in positives if text in negatives]:
         left_out["texts called a positive and a negative of one caption"] += 1
-        del texts["positive"][text], texts["negative"][text]
-    positives, negatives = (list(texts[kind].values()) for kind in ("positive", "negative"))
-    return Group(source, image, reference, caption, positives, negatives)
+        del positives[text], negatives[text]
+    return Group(
+        source, image, reference, caption, list(positives.values()), list(negatives.values())
+    )
 
 
 def read_neighbours(path: Path, images: Iterable[str | None], source: str) -> Neighbours:
@@ -219,3 +218,204 @@ def read_neighbours(path: Path, images: Iterable[str | None], source: str) -> Ne
         f"{path}: has no neighbours of any image of {source} ({shown(here)} there, "
         f"{shown(next(iter(neighbours), ''))} here); make it with `generate neighbours {source}`.",
     )
+
+
+# --- samples -----------------------------------------------------------------------------------
+
+KEYS: Final = ("type", "word", "edit")
+_ARTICLES: Final = frozenset({"a", "an"})
+_MARKS: Final = ".,!?;:\"'()"
+_NAMES: Final = {"type": "of a type", "word": "with a new word", "edit": "with an edit"}
+
+Caps = Mapping[str, float]  # the largest share of each key
+
+
+class Balance(NamedTuple):
+    """Which subtypes get equally many texts, of which kinds."""
+
+    kinds: tuple[Kind, ...]
+    subtypes: tuple[str, ...]
+
+
+class _Entry(NamedTuple):
+    """A text that can be taken: when, and its keys in the order of `KEYS`; empty: none."""
+
+    drawn: int
+    keys: tuple[str, str, str]
+
+
+def read_caps(text: str) -> Caps:
+    """`type=0.4,word=0.02` as shares; an empty text has none."""
+    caps: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        name, _, value = part.strip().partition("=")
+        try:
+            share = float(value)
+        except ValueError:
+            share = 0.0
+        if name not in KEYS or name in caps or not 0 < share <= 1:
+            raise DataError(
+                "E-OPTION-INVALID",
+                f"cap: {part.strip()!r} is not type=, word= or edit= with a share above 0 and up "
+                "to 1, once each; write for example word=0.02,edit=0.01.",
+            )
+        caps[name] = share
+    return caps
+
+
+def read_balance(text: str) -> Balance | None:
+    """`att,rel`, of one kind `positive:att,rel`; None where the text is empty."""
+    if not text:
+        return None
+    kind, colon, rest = text.rpartition(":")
+    subtypes = tuple(name.strip() for name in rest.split(","))
+    kinds = tuple(known for known in KINDS if not colon or known == kind.strip())
+    if not kinds or not set(subtypes) <= set(SUBTYPES) - {""} or len(set(subtypes)) < 2:
+        known = ", ".join(name for name in SUBTYPES if name)
+        raise DataError(
+            "E-OPTION-INVALID",
+            f"balance: {text!r} is not two or more of {known}; write att,rel, or of one kind "
+            "positive:att,rel.",
+        )
+    return Balance(kinds, tuple(dict.fromkeys(subtypes)))
+
+
+def changed_words(caption: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of the caption that are not in the text's place, and those that are instead."""
+    old, new = ([w.strip(_MARKS) for w in each.lower().split()] for each in (caption, text))
+    old, new = ([w for w in each if w and w not in _ARTICLES] for each in (old, new))
+    if sorted(old) == sorted(new):
+        return (), ()
+    start, tail = shared_ends(old, new)
+    return tuple(old[start : len(old) - tail]), tuple(new[start : len(new) - tail])
+
+
+def _keys(group: Group, text: Text) -> tuple[str, str, str]:
+    removed, inserted = changed_words(group.caption, text.text)
+    word = " ".join(inserted[-1:] if text.type == "add" else inserted)
+    edit = f"{' '.join(removed)} -> {' '.join(inserted)}" if removed or inserted else ""
+    return text.label, word, edit
+
+
+Groups = Callable[[LeftOut], Iterator[Group]]  # reads all captions, as often as it is called
+_Draw = Callable[[Group, Kind, Text], int]
+_Dropped = dict[tuple[Kind, int], str]  # why a text is left out, by its kind and its draw
+
+
+def sampled(groups: Groups, path: Path, seed: int, *, cap: str = "", balance: str = "") -> Groups:
+    """The captions with the texts that are kept of each; the others are counted by the reason.
+
+    They are read once to decide, so that every later reading keeps the same texts.
+    """
+    caps, balanced = read_caps(cap), read_balance(balance)
+    if caps and balanced:
+        raise DataError(
+            "E-OPTION-INVALID",
+            "cap and balance exclude each other; give a cap of the type instead of balance.",
+        )
+    if not caps and balanced is None:
+        return groups
+
+    def draw(group: Group, kind: Kind, text: Text) -> int:
+        if balanced:
+            return stable_random(seed, "text", group.source, group.caption, text.text)
+        return stable_random(seed, kind, group.source, group.path or "", group.caption, text.text)
+
+    texts = ((group, kind, text) for group in groups(LeftOut()) for kind, text in _texts(group))
+    if balanced:
+        step, dropped = "balancing", _above_the_rarest(texts, balanced, draw, path)
+    else:
+        step, dropped = "the caps", _above_a_cap(texts, caps, draw, path)
+
+    def kept(left_out: LeftOut) -> Iterator[Group]:
+        for group in groups(left_out):
+            mine: dict[Kind, list[Text]] = {kind: [] for kind in KINDS}
+            for kind, text in _texts(group):
+                if reason := dropped.get((kind, draw(group, kind, text))):
+                    left_out[reason] += 1
+                else:
+                    mine[kind].append(text)
+            if any(mine.values()):
+                yield replace(group, positives=mine["positive"], negatives=mine["negative"])
+            else:
+                left_out[f"captions without a text, after {step}"] += 1
+
+    return kept
+
+
+def _texts(group: Group) -> Iterator[tuple[Kind, Text]]:
+    yield from (("positive", text) for text in group.positives)
+    yield from (("negative", text) for text in group.negatives)
+
+
+def _above_the_rarest(
+    texts: Iterable[tuple[Group, Kind, Text]], wanted: Balance, draw: _Draw, path: Path
+) -> _Dropped:
+    """The texts that a subtype has above the number of the rarest, drawn by the seed."""
+    draws: dict[tuple[Kind, str], list[int]] = {
+        (kind, subtype): [] for kind in wanted.kinds for subtype in wanted.subtypes
+    }
+    for group, kind, text in texts:
+        if (kind, text.subtype) in draws:
+            draws[kind, text.subtype].append(draw(group, kind, text))
+    dropped: _Dropped = {}
+    for kind in wanted.kinds:
+        sizes = {subtype: len(draws[kind, subtype]) for subtype in wanted.subtypes}
+        least = min(sizes.values())
+        if least == 0 and (any(sizes.values()) or not any(draws.values())):
+            there = ", ".join(f"{size:,} of {subtype}" for subtype, size in sizes.items())
+            raise DataError(
+                "E-BALANCE-EMPTY",
+                f"{path}: the {kind}s cannot be balanced, there are {there}; make the missing "
+                "ones, or balance one kind (`positive:att,rel`).",
+            )
+        for subtype in sizes:
+            reason = f"{kind}s of the subtype {subtype}, to balance"
+            dropped |= {(kind, each): reason for each in sorted(draws[kind, subtype])[least:]}
+    return dropped
+
+
+def _above_a_cap(
+    texts: Iterable[tuple[Group, Kind, Text]], caps: Caps, draw: _Draw, path: Path
+) -> _Dropped:
+    """The texts of which a key is full."""
+    entries: dict[Kind, list[_Entry]] = {kind: [] for kind in KINDS}
+    for group, kind, text in texts:
+        entries[kind].append(_Entry(draw(group, kind, text), _keys(group, text)))
+    dropped: _Dropped = {}
+    for kind, mine in entries.items():
+        _refuse_impossible(mine, caps, kind, path)
+        for each, key in _left_out(sorted(mine), caps).items():
+            dropped[kind, each] = f"{kind}s {_NAMES[key]} above its cap"
+    return dropped
+
+
+def _refuse_impossible(entries: list[_Entry], caps: Caps, kind: str, path: Path) -> None:
+    for place, name in enumerate(KEYS):
+        values = {entry.keys[place] for entry in entries}
+        if entries and "" not in values and caps.get(name, 1) * len(values) < 1:
+            raise DataError(
+                "E-CAP-IMPOSSIBLE",
+                f"{path}: {name}={caps[name]:g} cannot hold: the {kind}s have {len(values)} "
+                f"different values of it, so give a share of {1 / len(values):.3g} or more.",
+            )
+
+
+def _left_out(entries: list[_Entry], caps: Caps) -> dict[int, str]:
+    """The texts that are not taken, by their draws, in one order until shares and caps agree."""
+    size = len(entries)
+    while True:
+        most = [max(1, int(caps.get(name, 1) * size + 1e-9)) for name in KEYS]
+        taken: Counter[tuple[int, str]] = Counter()
+        full: dict[int, str] = {}
+        for entry in entries:
+            places = [place for place, key in enumerate(entry.keys) if key]
+            over = [place for place in places if taken[place, entry.keys[place]] >= most[place]]
+            if over:
+                full[entry.drawn] = KEYS[over[0]]
+            else:
+                taken.update((place, entry.keys[place]) for place in places)
+        kept = len(entries) - len(full)
+        if kept >= size:  # the caps are shares of no more than is kept
+            return full
+        size = kept

@@ -26,6 +26,7 @@ from counterpoint.generation.images.backends import (
     ImageFolder,
     Want,
 )
+from counterpoint.generation.methods import Rejection
 from counterpoint.generation.pairs import (
     SCHEMA,
     read_about,
@@ -34,7 +35,6 @@ from counterpoint.generation.pairs import (
     require_parquet,
     write_pairs,
 )
-from counterpoint.generation.registry import Rejection
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, PairScorer, Work, score
 

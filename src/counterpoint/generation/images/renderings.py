@@ -59,8 +59,8 @@ from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import numbers
+from counterpoint.generation.methods import Rejection
 from counterpoint.generation.pairs import SCHEMA as PAIRS, require_parquet
-from counterpoint.generation.registry import Rejection
 from counterpoint.images import Picture
 
 DRAWN: Final = "drawn"  # the change of an image that is drawn again from the caption
@@ -263,8 +263,7 @@ def from_pairs(
     pairs: Sequence[Path], images: Path | None, out: Path, left_out: LeftOut
 ) -> Iterator[Scenery]:
     """One for every negative that has an image of its own."""
-    moves = [ImagePaths.of(file, out.parent, images=images) for file in pairs]
-    for group in read_groups(pairs, left_out, moves):
+    for group in read_groups(pairs, out.parent, left_out, images=images):
         drawn = [text for text in group.negatives if text.image is not None]
         if group.image is None or not drawn:
             left_out["captions without an image, or without one for a negative"] += 1

@@ -1,7 +1,7 @@
 from .captions import (
+    CaptionOptions as CaptionOptions,
     Captions as Captions,
-    first_of as first_of,
+    SourceCaption as SourceCaption,
     is_case_file as is_case_file,
     open_captions as open_captions,
 )
-from .files import CaptionOptions as CaptionOptions, SourceCaption as SourceCaption

@@ -18,13 +18,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from counterpoint._util.errors import MissingExtraError
+from counterpoint._util.progress import Progress
 from counterpoint._util.store import Store, default_store, digest
+from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.llm import answers
 from counterpoint.generation.llm.answers import UnusableAnswerError
 from counterpoint.generation.llm.templates import (
@@ -36,13 +39,14 @@ from counterpoint.generation.llm.templates import (
     quotable,
     read_template,
 )
+from counterpoint.generation.methods import Draft, Rejection
 from counterpoint.generation.pairs import FINISHED
-from counterpoint.generation.registry import Draft, Rejection
 from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint, read_price
 
 if TYPE_CHECKING:
     from counterpoint.models.api import Client
 
+_SAMPLE: Final = 1000  # captions used for an estimate
 _FIRST_RETRIES: Final = 2  # few: after a mistyped address the wait should be short
 _ROOM: Final = 4096  # tokens for a model that reasons before it answers
 _LATIN: Final = 0.5  # minimum share of Latin letters in a caption
@@ -343,3 +347,20 @@ def why_not(template: Template, caption: str) -> str | None:
 def _derived(seed: int, *parts: object) -> int:
     """One seed per use, of 31 bits, which every server accepts."""
     return int.from_bytes(digest(str(seed), *map(str, parts))[:4], "little") >> 1
+
+
+def note_costs(captions: Captions, methods: Sequence[ChatMethod], progress: Progress) -> None:
+    """Show what the requests will cost, estimated from the first captions."""
+    sample = [source.caption for source in islice(captions, _SAMPLE)]
+    total = captions.total
+    if total is None:
+        total = len(sample) if len(sample) < _SAMPLE else sum(1 for _ in captions)
+    share = total / max(1, len(sample))
+    for method in methods:
+        requests, tokens_in, tokens_out, price = method.estimate(sample)
+        cost = "" if price is None else f", ${price * share:,.2f}"
+        progress.note(
+            f"{method.name}: at most {round(requests * share):,} requests, about "
+            f"{round((tokens_in + tokens_out) * share):,} tokens{cost}, "
+            "less what was already answered"
+        )

@@ -22,7 +22,7 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Sentence, prepositions
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.registry import Draft, Ways, rule
+from counterpoint.generation.methods import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,

@@ -16,7 +16,7 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import DETERMINERS, FINITE, NOUNS, Put, Sentence
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.registry import Draft, Ways, rule
+from counterpoint.generation.methods import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     clause,

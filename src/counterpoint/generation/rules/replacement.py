@@ -27,7 +27,7 @@ from counterpoint.generation.language.sentences import (
     Token,
     prepositions,
 )
-from counterpoint.generation.registry import Draft, Ways, rule
+from counterpoint.generation.methods import Draft, Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked

@@ -30,7 +30,7 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     prepositions,
 )
-from counterpoint.generation.registry import Draft, Ways, rule
+from counterpoint.generation.methods import Draft, Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from counterpoint._util.errors import DataError
 from counterpoint._util.tables import parquet_columns, parquet_frames
 from counterpoint.generation import phrases_of
-from counterpoint.generation.export import ImagePaths, read_groups
+from counterpoint.generation.export import read_groups
 from counterpoint.training.data.loading import Setting
 from counterpoint.training.data.table import (
     SCHEMA,
@@ -70,8 +70,8 @@ def _is_pairs(path: Path) -> bool:
 def _from_pairs(
     paths: list[Path], images: Path | None, problems: Counter[str], setting: Setting
 ) -> pa.Table:
-    moves = [ImagePaths.of(path, paths[0].parent, images=images) for path in paths]
-    groups = read_groups(paths, problems, moves, setting.progress)
+    folder, progress = paths[0].parent, setting.progress
+    groups = read_groups(paths, folder, problems, images=images, progress=progress)
     rows = (
         {
             "image": None if group.image is None else group.image.path,

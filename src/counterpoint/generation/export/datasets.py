@@ -1,4 +1,16 @@
-"""Pairs as a training set: one row per caption, with all its texts, or one row per negative.
+"""Pairs as a benchmark and as a training set: files of captions with all their texts.
+
+**A benchmark** is a case file that `counterpoint eval -b` reads.
+
+- One case per negative: the image, its caption, one positive if there are any, the negative.
+- The positives of a caption are used in turn for its negatives. The first is drawn by the seed for
+  each caption, so that no method is favoured where captions have one negative each.
+- A negative with its own image is a case of two images and two captions, as in BiVLC.
+- With `all_negatives`, one case per caption: the caption, all positives, all negatives.
+
+A case is in the group `type/subtype`; its cluster is the image.
+
+**A training set** has one row per caption, with all its texts, or one row per negative.
 
 | column          | type                    | meaning |
 |-----------------|-------------------------|---------|
@@ -25,8 +37,7 @@ drawn for each image by the seed and the path in the pairs file, so it stays the
 or texts are added. Images that belong together (an image of a text, shared by texts of several
 images) are on one side, and neighbours on the other side are left out.
 
-With `balance`, the named subtypes get equally many texts; with `cap`, no type, word or edit has
-more than its share (sampling.py).
+Of both, `balance` (training only) and `cap` keep some of the texts (groups.py).
 """
 
 from __future__ import annotations
@@ -37,42 +48,102 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from counterpoint._util.errors import DataError
 from counterpoint._util.progress import Progress
 from counterpoint._util.writing import whole_file
-from counterpoint.cases import ImageRef
+from counterpoint.cases import Case, Cases, ImageRef, caption_case, write_cases
 from counterpoint.generation.export.groups import (
     QUIET,
     Group,
+    Groups,
     ImagePaths,
     LeftOut,
     Neighbours,
     read_groups,
     read_neighbours,
+    sampled,
 )
-from counterpoint.generation.export.sampling import (
-    WHOLE,
-    TextSample,
-    balanced_sample,
-    capped_sample,
-    read_balance,
-    read_caps,
+from counterpoint.generation.pairs import (
+    UniqueIds,
+    read_pairs,
+    require_parquet,
+    root_of,
+    stable_random,
 )
-from counterpoint.generation.pairs import read_pairs, root_of, stable_random
 from counterpoint.images import Picture
 
 if TYPE_CHECKING:
     from counterpoint.models.detector import LabelledItems
 
+_SQUARE: Final = ((True, False), (False, True))  # each text is true of its own image
 Record = dict[str, Any]
 Rows = Callable[[LeftOut], Iterator[Record]]
 _CHUNK: Final = 20_000
+_WHOLE: Final = 2**64  # above every random number
 VALIDATION: Final = "captions that are in the validation file"
 Per = Literal["caption", "negative"]
+
+
+def export_benchmark(
+    pairs: Sequence[Path],
+    out: Path,
+    left_out: LeftOut,
+    *,
+    images: Path | None = None,
+    root: Path | None = None,
+    all_negatives: bool = False,
+    cap: str = "",
+    seed: int = 0,
+    progress: Progress = QUIET,
+) -> int:
+    """Write a case file; returns the number of cases. `left_out` counts what is not in it."""
+    require_parquet(out, "cases")
+
+    def read(counts: LeftOut) -> Iterator[Group]:
+        return read_groups(pairs, out.parent, counts, images=images, root=root, progress=progress)
+
+    groups = sampled(read, pairs[0], seed, cap=cap)(left_out)
+    cases = chain.from_iterable(_cases(group, left_out, all_negatives, seed) for group in groups)
+    unique = UniqueIds()
+    named = [replace(case, id=unique(case.id)) for case in cases]
+    if not named:
+        raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no caption with an image has a negative.")
+    write_cases(Cases.build(named, source=str(pairs[0])), out)
+    return len(named)
+
+
+def _cases(group: Group, left_out: LeftOut, together: bool, seed: int) -> Iterator[Case]:
+    if group.image is None:
+        left_out["captions without an image"] += 1
+        return
+    if not group.negatives:
+        left_out["captions with positives only"] += 1
+        return
+    positives = [text.text for text in group.positives]
+    if together:
+        labels = tuple(dict.fromkeys(text.label for text in group.negatives))
+        true, false = [group.caption, *positives], [text.text for text in group.negatives]
+        if unused := sum(text.image is not None for text in group.negatives):
+            left_out["images of texts, which a case of one image has no place for"] += unused
+        yield caption_case(group.source, group.image, true, false, labels)
+        return
+    start = stable_random(f"{seed} {group.source}") % max(len(positives), 1)
+    for number, negative in enumerate(group.negatives):
+        id = f"{group.source}/{number}"
+        if negative.image is not None:
+            images = (group.image, ImageRef(negative.image))
+            yield Case(id, images, (group.caption, negative.text), _SQUARE, (negative.label,))
+            continue
+        chosen = [positives[(start + number) % len(positives)]] if positives else []
+        true = [group.caption, *chosen]
+        yield caption_case(id, group.image, true, [negative.text], (negative.label,))
+
+
+# --- training ----------------------------------------------------------------------------------
 
 
 def validation_file(out: Path) -> Path:
@@ -108,31 +179,18 @@ def export_training(
             "E-OPTION-INVALID",
             f"validation is a share of the images, from 0 to below 1, not {validation}.",
         )
-    caps, balanced = read_caps(cap), read_balance(balance)
-    if caps and balanced:
-        raise DataError(
-            "E-OPTION-INVALID",
-            "cap and balance exclude each other; give a cap of the type instead of balance.",
-        )
     near: Neighbours = {}
     if neighbours is not None:
         own = (image for file in pairs for frame in read_pairs(file) for image in frame["image"])
         near = read_neighbours(neighbours, own, str(pairs[0]))
-    moves = [ImagePaths.of(file, out.parent, images=images, root=root) for file in pairs]
+    paths = ImagePaths.of(pairs[0], out.parent, images=images, root=root)
 
     def read(counts: LeftOut) -> Iterator[Group]:
-        return read_groups(pairs, counts, moves, progress)
+        return read_groups(pairs, out.parent, counts, images=images, root=root, progress=progress)
 
-    sample: TextSample | None = None
-    if caps:
-        sample = capped_sample(read(LeftOut()), caps, seed, pairs[0])
-    elif balanced:
-        sample = balanced_sample(read(LeftOut()), balanced, seed, pairs[0])
-
-    def groups(counts: LeftOut) -> Iterator[Group]:
-        chosen = read(counts) if sample is None else sample.of(read(counts), counts)
-        return chosen if per == "caption" else _per_negative(chosen, counts)
-
+    groups = sampled(read, pairs[0], seed, cap=cap, balance=balance)
+    if per == "negative":
+        groups = partial(_per_negative, groups)
     held_out = _held_out(groups(LeftOut()), validation, seed) if validation else None
     files = {False: out} if held_out is None else {True: validation_file(out), False: out}
     written = {}
@@ -143,9 +201,9 @@ def export_training(
             def rows(counts: LeftOut, side: bool = side) -> Iterator[Record]:
                 captions = groups(LeftOut() if side else counts)  # both sides read the same texts
                 if held_out is None:
-                    return _rows(captions, counts, moves[0], near)
+                    return _rows(captions, counts, paths, near)
                 mine = (group for group in captions if held_out[_image(group)] == side)
-                records = _rows(mine, counts, moves[0], near)
+                records = _rows(mine, counts, paths, near)
                 return (_without_others(row, held_out, side, counts) for row in records)
 
             written[side] = _WRITERS[out.suffix](draft, rows, left_out, bool(near))
@@ -166,8 +224,8 @@ def _refuse_empty(pairs: Path, validation: float) -> None:
     raise DataError("E-PAIRS-EMPTY", f"{pairs}: has no pairs to train on.")
 
 
-def _per_negative(groups: Iterator[Group], left_out: LeftOut) -> Iterator[Group]:
-    for group in groups:
+def _per_negative(groups: Groups, left_out: LeftOut) -> Iterator[Group]:
+    for group in groups(left_out):
         yield from (replace(group, negatives=[text]) for text in group.negatives)
         if not group.negatives:
             left_out["captions without a negative"] += 1
@@ -198,7 +256,9 @@ def _held_out(groups: Iterator[Group], share: float, seed: int) -> dict[str, boo
     first: dict[str, str] = {}
     for image, name in names.items():
         first[top(image)] = min(first.get(top(image), name), name)
-    sides = {key: stable_random(seed, "image", name) < share * WHOLE for key, name in first.items()}
+    sides = {
+        key: stable_random(seed, "image", name) < share * _WHOLE for key, name in first.items()
+    }
     return {image: sides[top(image)] for image in parents}
 
 
