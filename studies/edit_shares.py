@@ -28,7 +28,7 @@ from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged
 from counterpoint.generation.language.words import lemma
-from counterpoint.generation.methods import RULES
+from counterpoint.generation.registry import RULES
 from counterpoint.generation.pairs import Pair
 from counterpoint.generation.rules import hard_positives, synonyms
 

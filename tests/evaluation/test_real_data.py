@@ -270,7 +270,7 @@ def test_every_rule_takes_real_captions(source: str, kind: str) -> None:
     """A part of each, spread over the whole of it: noun phrases in mixed case are among them."""
     from counterpoint.generation.drafts import MADE, TextSettings, make_by_rules
     from counterpoint.generation.inputs.captions import open_captions
-    from counterpoint.generation.methods import RULES
+    from counterpoint.generation.registry import RULES
 
     names = tuple(name for name in RULES.names() if RULES.get(name).kind == kind)
     captions = list(open_captions(source, ROOT))

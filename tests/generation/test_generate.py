@@ -25,8 +25,15 @@ from counterpoint.cli.app import app
 from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, SourceCaption, first_of, open_captions
-from counterpoint.generation.methods import Draft, Rejection
-from counterpoint.generation.pairs import SCHEMA, SENTENCE, changed_span, read_about, read_pairs
+from counterpoint.generation.pairs import (
+    SCHEMA,
+    SENTENCE,
+    Draft,
+    Rejection,
+    changed_span,
+    read_about,
+    read_pairs,
+)
 from counterpoint.generation.run import generate
 
 pytestmark = pytest.mark.slow

@@ -33,8 +33,14 @@ from counterpoint.generation.images.candidates import (
     pick,
 )
 from counterpoint.generation.images.world import ENTAILED, NOT_A_CAPTION, NOT_A_TEXT, WorldBackend
-from counterpoint.generation.methods import Rejection
-from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
+from counterpoint.generation.pairs import (
+    Pair,
+    Rejection,
+    read_about,
+    read_pairs,
+    tabulate,
+    write_pairs,
+)
 from counterpoint.images.pictures import Picture
 from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Work

@@ -19,7 +19,7 @@ from llm_server import Asked
 
 from counterpoint.generation.llm import ChatMethod, ChatModel, answers
 from counterpoint.generation.llm.templates import read_template
-from counterpoint.generation.methods import Draft, Rejection
+from counterpoint.generation.pairs import Draft, Rejection
 
 PAGE = Path(__file__).parents[2] / "docs" / "generate" / "language-models.md"
 TEMPLATES = {

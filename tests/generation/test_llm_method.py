@@ -23,7 +23,7 @@ from counterpoint._util.errors import ModelError
 from counterpoint.cli.app import app
 from counterpoint.generation.llm import ChatMethod, ChatModel, answers
 from counterpoint.generation.llm.templates import messages, names, read_template
-from counterpoint.generation.methods import Draft, Rejection
+from counterpoint.generation.pairs import Draft, Rejection
 
 CAPTIONS = [f"cat{n} sits by the red box and a dog{n}" for n in range(12)]
 SEEDS = list(range(100, 112))

@@ -16,7 +16,7 @@ import pytest
 from counterpoint.generation.llm import ChatMethod, ChatModel
 from counterpoint.generation.llm.answers import words
 from counterpoint.generation.llm.templates import names
-from counterpoint.generation.methods import Draft
+from counterpoint.generation.pairs import Draft
 
 URL = os.environ.get("COUNTERPOINT_TEST_LLM_URL", "")
 MODEL = os.environ.get("COUNTERPOINT_TEST_LLM_MODEL", "local")

@@ -25,7 +25,7 @@ from counterpoint.generation.drafts import (
 from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.plausibility import load, shipped, words_of
-from counterpoint.generation.methods import Draft
+from counterpoint.generation.pairs import Draft
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "fit_plausibility.py"))
 fit, write = SCRIPT["fit"], SCRIPT["write"]

@@ -15,10 +15,9 @@ from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases.table import ImageRef
 from counterpoint.generation.pairs import SENTENCE, Pair, read_about, tabulate, write_pairs
-from counterpoint.generation.refinement import Refined, RefineSettings, refine, refining
+from counterpoint.generation.refinement import Refined, RefineSettings, refine, scores
 from counterpoint.generation.refinement.negatives import random_keys
 from counterpoint.generation.refinement.scores import (
-    ModelScores,
     parse_blind_model,
     read_scores,
     table_scores,
@@ -57,16 +56,16 @@ def test_tables_may_be_long_or_wide(tmp_path: Path) -> None:
     tables = read_scores([wide, long])
     assert sorted(tables) == ["note", "one", "three", "two"]
     pairs = pl.DataFrame({"caption": ["b, c", "a", "a"], "text": ["a", "a", "x"]})
-    one, two = table_scores("one", tables).of(pairs), table_scores("two", tables).of(pairs)
+    one, two = table_scores("one", tables, pairs), table_scores("two", tables, pairs)
     assert np.array_equal(one, [[-2.5, 1], [1, 1], [1, np.nan]], equal_nan=True)
     assert np.array_equal(two, [[9, 7], [7, 7], [7, np.nan]], equal_nan=True)
     with raises("E-SCORE-INVALID", wide, "note"):
-        table_scores("note", tables)
+        table_scores("note", tables, pairs)
     with raises("E-NAME-REPEATED", wide, "one"):
         read_scores([wide, wide])
     twice = write_lines(tmp_path / "t.csv", "text,one", "a,1", "a,2")
     with raises("E-SCORE-REPEATED", twice, "one", 1):
-        table_scores("one", read_scores([twice]))
+        table_scores("one", read_scores([twice]), pairs)
 
 
 # --- whole files -------------------------------------------------------------------------------
@@ -90,10 +89,10 @@ def some_pairs(count: int = 120, seed: int = 0) -> list[Pair]:
     return found
 
 
-def write(path: Path, pairs: list[Pair], scores: pl.Series | None = None) -> Path:
+def write(path: Path, pairs: list[Pair], own: pl.Series | None = None) -> Path:
     frame = tabulate(pairs)
-    if scores is not None:
-        frame = frame.with_columns(scores.alias("scores"))
+    if own is not None:
+        frame = frame.with_columns(own.alias("scores"))
     write_pairs(path, [frame[: len(frame) // 2], frame[len(frame) // 2 :]], {"made": "here"})
     return path
 
@@ -137,8 +136,8 @@ def test_a_file_is_refined(bench: Bench, tmp_path: Path) -> None:
     assert out.drop("scores").equals(same.drop("scores")), "the same rows, in the same order"
     assert out.filter(kind="positive")["scores"].to_list() == [[]]
     negatives = out.filter(kind="negative")
-    for caption, text, scores in negatives.select("caption", "text", "scores").iter_rows():
-        values = {score["name"]: score["value"] for score in scores}
+    for caption, text, named in negatives.select("caption", "text", "scores").iter_rows():
+        values = {score["name"]: score["value"] for score in named}
         assert list(values) == [
             f"{name}/{side}" for name in ("length", "format") for side in ("caption", "text")
         ]
@@ -251,7 +250,7 @@ def test_every_text_once_and_no_caption(bench: Bench, tmp_path: Path) -> None:
 def test_scores_that_the_file_or_a_table_has(bench: Bench, tmp_path: Path) -> None:
     pairs = [pair(i, f"c{i}", f"t{i}") for i in range(4)]
     probabilities = [(0.9, 0.1), (0.1, 0.9), (0.2, 0.1), (1.0, 0.0)]
-    scores = pl.Series(
+    own = pl.Series(
         [
             [
                 {"name": "mine/caption", "value": a},
@@ -261,7 +260,7 @@ def test_scores_that_the_file_or_a_table_has(bench: Bench, tmp_path: Path) -> No
             for a, b in probabilities
         ]
     )
-    source = write(tmp_path / "in.parquet", pairs, scores)
+    source = write(tmp_path / "in.parquet", pairs, own)
     found = bench.refine(source, "column:mine")
     assert found.scales == {"mine": "probability"} and found.rows[0].accuracy_before == 0.75
     out = read(tmp_path / "out.parquet")
@@ -318,7 +317,7 @@ def test_a_stopped_run_goes_on_and_no_text_is_scored_twice(
     source = write(tmp_path / "in.parquet", pairs)
     models = [Breaks(30), Breaks(1000)]
     for model in models:
-        monkeypatch.setattr(refining, "load_blind", lambda *_, model=model: model)
+        monkeypatch.setattr(scores, "load_blind", lambda *_, model=model: model)
         if model.left == 30:
             with pytest.raises(KeyboardInterrupt):
                 bench.refine(source, "length")
@@ -329,22 +328,6 @@ def test_a_stopped_run_goes_on_and_no_text_is_scored_twice(
     assert sorted(models[0].seen + models[1].seen) == sorted(
         {p.caption for p in pairs} | {p.text for p in pairs}
     )
-
-
-def test_the_bar_counts_pairs(tmp_path: Path) -> None:
-    steps: list[int] = []
-
-    class Bars:
-        def start(self, what, total):
-            assert (what, total) == ("length: pairs", 60)
-            return steps.append
-
-    frame = tabulate([pair(i, f"caption {i // 3}", f"text {i}") for i in range(60)])
-    with Store(tmp_path / "store") as store:
-        source = ModelScores("length", Breaks(1000), Work(store, 7, Bars()), 60)
-        for piece in (frame[:25], frame[25:]):
-            assert source.of(piece)[:, 0].tolist() == [-len(c) for c in piece["caption"]]
-    assert sum(steps) == 60 and len(steps) > 4 and min(steps) >= 0
 
 
 def test_random_keys_are_of_what_a_pair_is() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from counterpoint.cli import pairs as verb
 from counterpoint.cli.console import plainly
-from counterpoint.generation.refinement import refining
+from counterpoint.generation.refinement import scores
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command("refine")(plainly(verb.refine, resumes=True))
@@ -138,7 +138,7 @@ def test_wrong_usage_is_one_sentence(words: str, status: int, says: str) -> None
 
 
 def test_an_interrupt_says_that_the_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refining, "load_blind", lambda *_: Breaks(40))
+    monkeypatch.setattr(scores, "load_blind", lambda *_: Breaks(40))
     result = call("pairs.parquet", "-o", "o.parquet", "--blind", "length", "--batch-size", "16")
     assert result.exit_code == 130 and "the same command goes on from there" in result.output
     assert not Path("o.parquet").exists()

@@ -12,7 +12,7 @@ from errors import raises
 from test_refine import Bench, pair, read, write
 
 from counterpoint._util.progress import Quiet
-from counterpoint.generation.pairs import Pair, read_about
+from counterpoint.generation.pairs import Pair, read_about, read_pairs
 from counterpoint.generation.refinement import (
     BlindResult,
     Refined,
@@ -20,7 +20,7 @@ from counterpoint.generation.refinement import (
     refining,
     scores,
 )
-from counterpoint.generation.refinement.negatives import Negatives, gather, pieces
+from counterpoint.generation.refinement.negatives import Negatives
 from counterpoint.models.blind import FITTED, Differences
 
 WORDS = [f"word{n}" for n in range(40)]
@@ -80,7 +80,7 @@ def test_rounds_go_on_until_a_fresh_fit_is_at_its_goal(bench: Bench, tmp_path: P
 
 
 def fit(path: Path, seed: int, name: str = "ngram") -> np.ndarray:
-    frame = pl.concat(pieces(path))
+    frame = pl.concat(read_pairs(path))
     texts = frame["caption"].to_list(), frame["text"].to_list(), frame["image"].to_list()
     return Differences.of(FITTED[name].grams, [texts]).gaps(seed)
 
@@ -184,7 +184,7 @@ def test_a_group_at_its_goal_is_left_as_it_is() -> None:
     static = rng.choice([-1, -0.4, 0, 0.3, 0.33, 1], (800, 1))
     keys = rng.permutation(800).astype(np.uint64)
     model, everything = Says(groups), np.ones(800, dtype=bool)
-    negatives = Negatives(groups, ("goal", "above"), keys, 0, 0)
+    negatives = Negatives(pl.DataFrame(), groups, ("goal", "above"), keys)
     settings = RefineSettings(blind=(), zero_bins=2)
     kept, found, _ = refining.refine_in_rounds(
         {"says": model}, static, everything, negatives, settings, Quiet()
@@ -202,8 +202,9 @@ def test_captions_of_one_image_are_on_one_side(tmp_path: Path) -> None:
     """Pairs without an image stand for themselves; the others go by their image."""
     pairs = [*shortcut_pairs(40)]
     source = write(tmp_path / "in.parquet", pairs)
-    found = scores.FittedScores("blind:ngram", source, gather(source, (), 0))
-    images = pl.concat(pieces(source))["image"].to_list()
+    negatives = Negatives.of(pl.concat(read_pairs(source)), (), 0)
+    found = scores.FittedScores("blind:ngram", negatives)
+    images = negatives.pairs["image"].to_list()
     clusters = found.differences.clusters
     assert len(set(zip(images, clusters, strict=True))) == len(set(images)) == 20
 

@@ -26,7 +26,7 @@ from counterpoint.generation.images.renderings import (
     record_of,
     refusal,
 )
-from counterpoint.generation.methods import Rejection
+from counterpoint.generation.pairs import Rejection
 from counterpoint.images.pictures import Picture
 
 __all__ = ["counterpoint", "own_place"]  # fixtures

@@ -10,8 +10,7 @@ from counterpoint.generation.inputs.captions import SourceCaption
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.sentences import Put, tagged
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.methods import Draft
-from counterpoint.generation.pairs import Pair
+from counterpoint.generation.pairs import Draft, Pair
 from counterpoint.generation.rules import fitting, hard_positives, synonyms
 
 pytestmark = pytest.mark.slow

@@ -33,7 +33,7 @@ from counterpoint.generation.export import export_benchmark, export_training
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.inputs.captions import open_captions
 from counterpoint.generation.pairs import Pair, read_about, read_pairs, tabulate, write_pairs
-from counterpoint.generation.refinement.negatives import gather
+from counterpoint.generation.refinement.negatives import Negatives
 from counterpoint.generation.refinement.scores import read_scores, table_scores
 from counterpoint.generation.run import Parts
 from counterpoint.generation.scene_graphs import (
@@ -101,7 +101,7 @@ def _use(path: Path, folder: Path) -> None:
     read_about(path)
     for frame in read_pairs(path, rejected=True):
         frame.to_dicts()
-    gather(path, ("type", "subtype"), 0)
+    Negatives.of(pl.concat(read_pairs(path)), ("type", "subtype"), 0)
     out = Path(tempfile.mkdtemp(dir=folder))
     try:
         export_training([path], out / "out.jsonl", Counter())
@@ -125,7 +125,7 @@ def scores(ending: str) -> Callable[[bytes, Path], None]:
         (folder / f"scores{ending}").write_bytes(data)
         tables = read_scores([folder / f"scores{ending}"])
         for name in tables:
-            table_scores(name, tables).of(_frame())
+            table_scores(name, tables, _frame())
 
     return target
 

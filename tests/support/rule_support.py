@@ -10,7 +10,7 @@ from typing import Any
 from counterpoint.generation import RULES
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import tagged
-from counterpoint.generation.methods import Draft
+from counterpoint.generation.pairs import Draft
 
 _GENERATION = Path(__file__).parents[1] / "generation"
 

@@ -21,13 +21,40 @@ from counterpoint.cli.console import (
 
 if TYPE_CHECKING:
     from counterpoint.generation.images import (
-        DrawSettings,
         ImageCounts,
         NearestImages,
         RenderingCounts,
     )
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="The output file (.parquet).")]
+Images = Annotated[
+    Path | None, typer.Option(help="Folder that image paths start from; default: the input's.")
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, help="Denoising steps; default: the pipeline's own.")
+]
+
+
+def _multiple_of_8(side: int | None) -> int | None:
+    if side is not None and side % 8:
+        raise typer.BadParameter("must be a multiple of 8")
+    return side
+
+
+Side = Annotated[
+    int | None,
+    typer.Option(
+        min=8,
+        callback=_multiple_of_8,
+        help="Width and height of what is drawn, a multiple of 8; default: the pipeline's own.",
+    ),
+]
+Batch = Annotated[
+    int, typer.Option(min=1, help="Images drawn at a time; halved when memory runs out.")
+]
+Precision = Annotated[
+    str, typer.Option(help="Of what draws: auto (fp16 on a GPU, else fp32), fp32, bf16 or fp16.")
+]
 
 
 def images(
@@ -58,19 +85,11 @@ def images(
     ] = None,
     candidates: Annotated[int, typer.Option(min=1, max=4, help="Images per text.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Denoising steps; default: the pipeline's own.")
-    ] = None,
+    steps: Steps = None,
     guidance: Annotated[
         float | None, typer.Option(min=0, help="How closely to follow the text; default: 5.")
     ] = None,
-    side: Annotated[
-        int | None,
-        typer.Option(
-            min=8,
-            help="Width and height of what is drawn, a multiple of 8; default: the pipeline's own.",
-        ),
-    ] = None,
+    side: Side = None,
     saved: Annotated[
         int | None,
         typer.Option(
@@ -82,13 +101,9 @@ def images(
         str | None,
         typer.Option(help="Text to add after every prompt; default: the one of BiVLC."),
     ] = None,
-    batch: Annotated[
-        int, typer.Option(min=1, help="Images at a time; halved when memory runs out.")
-    ] = 4,
+    batch: Batch = 4,
     device: Device = "auto",
-    precision: Annotated[
-        str, typer.Option(help="auto (fp16 on a GPU, else fp32), fp32, bf16 or fp16.")
-    ] = "auto",
+    precision: Precision = "auto",
     choose: Annotated[
         str | None, typer.Option(help="Model id of a scorer that chooses among the candidates.")
     ] = None,
@@ -113,7 +128,13 @@ def images(
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import reserved, root_of
-    from counterpoint.generation.images import check, make_images, open_backend, open_chooser
+    from counterpoint.generation.images import (
+        DrawSettings,
+        check,
+        make_images,
+        open_backend,
+        open_chooser,
+    )
     from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 
@@ -125,7 +146,8 @@ def images(
     if images is not None and masks is None:
         why = "has no effect without --masks; the folder for drawn images is --drawn"
         raise typer.BadParameter(why, param_hint="--images")
-    settings = _settings(candidates, seed, given)
+    chosen: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    settings = DrawSettings(candidates, seed, **chosen)
     check(pairs, out)
     folder = out.parent / f"{out.stem}-images" if drawn is None else drawn
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
@@ -162,17 +184,9 @@ def _refuse(model: str, margin: float | None, given: dict[str, Any]) -> None:
     """Raise for combinations of options that typer does not know to be wrong."""
     if margin is not None:
         raise typer.BadParameter("needs a scorer: --choose MODEL", param_hint="--margin")
-    if given["side"] is not None and given["side"] % 8:
-        raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
     for name, value in given.items():
         if model == "world" and value is not None:
             raise typer.BadParameter("has no effect with -m world", param_hint=f"--{name}")
-
-
-def _settings(candidates: int, seed: int, given: dict[str, Any]) -> DrawSettings:
-    from counterpoint.generation.images import DrawSettings
-
-    return DrawSettings(candidates, seed, **{k: v for k, v in given.items() if v is not None})
 
 
 def _print_counts(counts: ImageCounts, out: Path) -> None:
@@ -195,9 +209,7 @@ def neighbours(
         str, typer.Option("--model", "-m", help="Id of a model with an image encoder.")
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per image.")] = 3,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder that image paths start from; default: the input's.")
-    ] = None,
+    images: Images = None,
     data: DataFolder = None,
     batch: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 128,
     device: Device = "auto",
@@ -261,7 +273,7 @@ def renderings(
             "`generate images`."
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The case file (.parquet).")],
+    out: Out,
     neighbours: Annotated[
         Path | None,
         typer.Option(
@@ -280,9 +292,7 @@ def renderings(
         str | None,
         typer.Option("--model", "-m", help="Draw the caption again: as in `generate images`."),
     ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="Folder that image paths start from; default: the input's.")
-    ] = None,
+    images: Images = None,
     changed: Annotated[
         Path | None,
         typer.Option(
@@ -295,18 +305,11 @@ def renderings(
         int,
         typer.Option(min=0, help="Random seed; another than that of drawn images, which is 0."),
     ] = 1,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Denoising steps; default: the pipeline's own.")
-    ] = None,
-    side: Annotated[
-        int | None,
-        typer.Option(min=8, help="Width and height of what is drawn; default: the pipeline's own."),
-    ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Drawn images at a time.")] = 4,
+    steps: Steps = None,
+    side: Side = None,
+    batch: Batch = 4,
     device: Device = "auto",
-    precision: Annotated[
-        str, typer.Option(help="Of the model: auto (fp16 on a GPU, else fp32), fp32, bf16 or fp16.")
-    ] = "auto",
+    precision: Precision = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Change images without a change of what their captions say: a case file of 3 x 3 or 3 x 1.
@@ -322,7 +325,7 @@ def renderings(
     already are not written again.
     """
     from counterpoint._util.store import Store, default_store
-    from counterpoint.generation import require_parquet, reserved
+    from counterpoint.generation import is_pairs_file, require_parquet, reserved
     from counterpoint.generation.images import (
         CHANGES,
         DrawSettings,
@@ -331,7 +334,6 @@ def renderings(
         RenderingCounts,
         from_neighbours,
         from_pairs,
-        is_pairs,
         make_renderings,
         open_backend,
     )
@@ -342,12 +344,10 @@ def renderings(
     if unknown := [name for name in chosen if name not in CHANGES]:
         known = ", ".join(CHANGES)
         raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--change")
-    pairs = is_pairs(Path(captions))
+    pairs = is_pairs_file(Path(captions))
     if pairs == (neighbours is not None):
         why = "a pairs file has its own false images" if pairs else "is needed for the false images"
         raise typer.BadParameter(why, param_hint="--neighbours")
-    if model and side is not None and side % 8:
-        raise typer.BadParameter("must be a multiple of 8", param_hint="--side")
     require_parquet(out, "cases")
     folder = out.parent / f"{out.stem}-images" if changed is None else changed
     counts = RenderingCounts()

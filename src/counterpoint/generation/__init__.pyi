@@ -6,12 +6,6 @@ from .drafts import (
 )
 from .importing import import_cases as import_cases, import_texts as import_texts
 from .language.sentences import exchanged as exchanged, phrases_of as phrases_of
-from .methods import (
-    RULES as RULES,
-    Rule as Rule,
-    chosen_methods as chosen_methods,
-    methods as methods,
-)
 from .pairs import (
     KINDS as KINDS,
     SCHEMA as SCHEMA,
@@ -25,6 +19,12 @@ from .pairs import (
     reserved as reserved,
     root_of as root_of,
     write_pairs as write_pairs,
+)
+from .registry import (
+    RULES as RULES,
+    Rule as Rule,
+    chosen_methods as chosen_methods,
+    methods as methods,
 )
 from .replace import (
     MOST_COMMON as MOST_COMMON,

@@ -29,8 +29,16 @@ from counterpoint.generation.language import plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.sentences import Sentence, tagged, unreadable
 from counterpoint.generation.language.words import role
-from counterpoint.generation.methods import RULES, Draft, Rejection, Rule
-from counterpoint.generation.pairs import SENTENCE, Kind, Pair, changed_span, stable_random
+from counterpoint.generation.pairs import (
+    SENTENCE,
+    Draft,
+    Kind,
+    Pair,
+    Rejection,
+    changed_span,
+    stable_random,
+)
+from counterpoint.generation.registry import RULES, Rule
 
 CAPTIONS: Final = "captions"
 MADE: Final = "made"

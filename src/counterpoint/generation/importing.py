@@ -22,8 +22,7 @@ from counterpoint.benchmarks import load_benchmark
 from counterpoint.cases import PROMPTS
 from counterpoint.generation.drafts import Counts, TextSettings, readable
 from counterpoint.generation.inputs.captions import Captions, SourceCaption
-from counterpoint.generation.methods import Draft, Rejection
-from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Kind, Type
+from counterpoint.generation.pairs import KINDS, SUBTYPES, TYPES, Draft, Kind, Rejection, Type
 from counterpoint.generation.run import Generated, Offer, write_offers
 
 NO_TEXT: Final = "the file has no text"

@@ -105,6 +105,30 @@ class Pair(NamedTuple):
     doubt: str = ""
 
 
+class Draft(NamedTuple):
+    """A text that a method made and that was not checked yet.
+
+    `doubt` says why a positive may be false, if the method knows. A `common` draft is the edit of
+    many captions: it is used only for a caption that gets no other text. `odd` says why a negative
+    is hardly plausible; such a draft comes after all others of its kind of change, and is rejected
+    unless texts are not ranked. `sentence`: what a language model answered ended as a sentence.
+    """
+
+    text: str
+    type: Type
+    subtype: str = ""
+    doubt: str = ""
+    common: bool = False
+    odd: str = ""
+    sentence: bool = False
+
+
+class Rejection(NamedTuple):
+    """Why a method made no text. Reasons are counted."""
+
+    reason: str
+
+
 def changed_span(caption: str, text: str) -> tuple[int, int]:
     """The characters of `text`, widened to whole words, that differ from the caption.
 

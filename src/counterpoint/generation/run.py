@@ -52,10 +52,11 @@ from counterpoint.generation.drafts import (
 from counterpoint.generation.inputs.captions import Captions, SourceCaption
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.words import version as language_version
-from counterpoint.generation.methods import Draft, Rejection
 from counterpoint.generation.pairs import (
+    Draft,
     Kind,
     Pair,
+    Rejection,
     read_about,
     read_pairs,
     require_parquet,

@@ -45,7 +45,7 @@ from counterpoint.generation.inputs.json_files import (
     json_pairs,
 )
 from counterpoint.generation.language.lists import WORDS
-from counterpoint.generation.methods import Draft
+from counterpoint.generation.pairs import Draft
 from counterpoint.generation.run import Generated, Offer, write_offers
 
 SHARE: Final = 4  # each side of an object is at least 1/4 of the image's side
@@ -72,8 +72,6 @@ def generate_from_graphs(
     `images` is the folder that image paths start from, by default that of `path`. This is fast,
     because no language is parsed. So an interrupted run is not resumed.
     """
-    if out.exists():
-        raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.")
     about = {
         "input": str(path),
         "root": str((images or path.parent).absolute()),
@@ -84,6 +82,8 @@ def generate_from_graphs(
     counts: Counts = Counter()
 
     def offers() -> Iterator[Offer]:
+        if out.exists():
+            raise DataError("E-OUTPUT-EXISTS", f"{out} exists; name another -o or remove it.")
         known = read_sizes(sizes) if sizes else None
         for method in settings.methods:
             advance = (progress or Quiet()).start(method, None)

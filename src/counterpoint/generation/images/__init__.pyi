@@ -19,7 +19,6 @@ from .renderings import (
     RenderingCounts as RenderingCounts,
     from_neighbours as from_neighbours,
     from_pairs as from_pairs,
-    is_pairs as is_pairs,
     make_renderings as make_renderings,
     record_of as record_of,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from counterpoint._util.errors import DataError
 from counterpoint._util.store import digest
 from counterpoint._util.writing import whole_file
-from counterpoint.generation.methods import Rejection
+from counterpoint.generation.pairs import Rejection
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -26,9 +26,9 @@ from counterpoint.generation.images.backends import (
     ImageFolder,
     Want,
 )
-from counterpoint.generation.methods import Rejection
 from counterpoint.generation.pairs import (
     SCHEMA,
+    Rejection,
     read_about,
     read_pairs,
     rebased,

@@ -36,7 +36,7 @@ from counterpoint.generation.images.backends import (
     Want,
     seed_of,
 )
-from counterpoint.generation.methods import Rejection
+from counterpoint.generation.pairs import Rejection
 from counterpoint.models import (
     LoadOptions,
     Runtime,

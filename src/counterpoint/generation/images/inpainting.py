@@ -28,7 +28,7 @@ from counterpoint.generation.images.diffusion import (
     ImageOrder,
     LoadedPipeline,
 )
-from counterpoint.generation.methods import Rejection
+from counterpoint.generation.pairs import Rejection
 from counterpoint.images import Picture
 from counterpoint.scoring import Work
 

@@ -39,7 +39,6 @@ from PIL import Image, ImageEnhance, ImageOps
 from counterpoint._util.errors import DataError, ImageError
 from counterpoint._util.progress import Progress
 from counterpoint._util.store import digest
-from counterpoint._util.tables import parquet_columns
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import Case, Cases, ImageRef, normal, write_cases
 from counterpoint.generation.export.groups import (
@@ -59,8 +58,7 @@ from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.words import numbers
-from counterpoint.generation.methods import Rejection
-from counterpoint.generation.pairs import SCHEMA as PAIRS, require_parquet
+from counterpoint.generation.pairs import Rejection, require_parquet
 from counterpoint.images import Picture
 
 DRAWN: Final = "drawn"  # the change of an image that is drawn again from the caption
@@ -272,11 +270,6 @@ def from_pairs(
         for number, negative in enumerate(drawn):
             id, false = f"{group.source}/{number}", ImageRef(negative.image or "")
             yield Scenery(id, group.image, true, false, negative.text)
-
-
-def is_pairs(path: Path) -> bool:
-    """Whether a file is one of pairs, and not of captions."""
-    return path.suffix == ".parquet" and path.is_file() and set(PAIRS) <= set(parquet_columns(path))
 
 
 def make_renderings(

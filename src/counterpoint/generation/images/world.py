@@ -21,7 +21,7 @@ from counterpoint.generation.images.backends import (
     Want,
     seed_of,
 )
-from counterpoint.generation.methods import Rejection
+from counterpoint.generation.pairs import Rejection
 from counterpoint.images import scene_of, world_reference
 from counterpoint.world import (
     ATTRIBUTES,

@@ -39,8 +39,7 @@ from counterpoint.generation.llm.templates import (
     quotable,
     read_template,
 )
-from counterpoint.generation.methods import Draft, Rejection
-from counterpoint.generation.pairs import FINISHED
+from counterpoint.generation.pairs import FINISHED, Draft, Rejection
 from counterpoint.models.api import ChatAnswer, Endpoint, read_answer, read_endpoint, read_price
 
 if TYPE_CHECKING:

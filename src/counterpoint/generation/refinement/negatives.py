@@ -14,10 +14,9 @@ order of the pairs nor the content of other cells matters. Sorting is all the wo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Self, get_args
 
 import numpy as np
 import polars as pl
@@ -26,7 +25,7 @@ from counterpoint._util.errors import DataError, NotFoundError
 from counterpoint._util.registry import did_you_mean
 from counterpoint.cases import normal
 from counterpoint.generation.llm.templates import PREFIX
-from counterpoint.generation.pairs import FINISHED, SCHEMA, SENTENCE, read_pairs
+from counterpoint.generation.pairs import FINISHED, SCHEMA, SENTENCE
 
 SIDES: Final = ("caption", "text")
 Scale = Literal["max", "rank"]
@@ -45,80 +44,48 @@ ZERO_BINS: Final = 10  # the same for pairs with a gap of exactly 0 to some mode
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """All negatives of a file, in its order."""
+    """The negatives of a file, in its order."""
 
+    pairs: pl.DataFrame
     groups: np.ndarray  # numbers into `names`
     names: tuple[str, ...]
     keys: np.ndarray  # random by seed, the same for the same pair
-    positives: int
-    rejected: int
 
     def __len__(self) -> int:
         return len(self.groups)
 
-
-def gather(path: Path, by: Sequence[str], seed: int) -> Negatives:
-    """Read the file once; texts are not kept."""
-    for name in by:
-        if name not in GROUPING:
-            raise NotFoundError(
-                "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING)
-            )
-    labels, keys, positives, rejected = [], [np.zeros(0, dtype=np.uint64)], 0, 0
-    for frame in read_pairs(path, rejected=True):
-        usable = frame.filter(pl.col("refused") == "")
-        mine = usable.filter(_NEGATIVE)
-        rejected += len(frame) - len(usable)
-        positives += len(usable) - len(mine)
-        labels.append(_labels(mine, by))
-        keys.append(random_keys(mine, seed))
-    groups = pl.concat(labels) if labels else pl.Series([], dtype=pl.String)
-    names = groups.unique().sort()
-    numbers = groups.replace_strict(names, pl.int_range(len(names), eager=True))
-    return Negatives(
-        numbers.to_numpy().astype(np.int64),
-        tuple(names.to_list()),
-        np.concatenate(keys),
-        positives,
-        rejected,
-    )
-
-
-def pieces(path: Path) -> Iterator[pl.DataFrame]:
-    """The negatives that the checks have not rejected."""
-    for frame in read_pairs(path):
-        yield frame.filter(_NEGATIVE)
+    @classmethod
+    def of(cls, pairs: pl.DataFrame, by: Sequence[str], seed: int) -> Self:
+        for name in by:
+            if name not in GROUPING:
+                raise NotFoundError(
+                    "E-COLUMN-UNKNOWN", did_you_mean("column to group by", name, GROUPING)
+                )
+        mine = pairs.filter(_NEGATIVE)
+        groups = _labels(mine, by)
+        names = groups.unique().sort()
+        numbers = groups.replace_strict(names, pl.int_range(len(names), eager=True))
+        keys = random_keys(mine, seed)
+        return cls(mine, numbers.to_numpy().astype(np.int64), tuple(names.to_list()), keys)
 
 
 def kept_pairs(
-    path: Path, kept: np.ndarray, scores: Mapping[str, np.ndarray]
-) -> Iterator[pl.DataFrame]:
-    """The file without the negatives that are not kept, with new `scores` for those that are.
+    pairs: pl.DataFrame, kept: np.ndarray, scores: Mapping[str, np.ndarray]
+) -> pl.DataFrame:
+    """The pairs without the negatives that are not kept, with new `scores` for those that are.
 
     `scores` are (n, 2), of captions and texts, by name. Positives are copied unchanged.
     """
-    start = 0
-    for frame in read_pairs(path):
-        negative = frame.select(_NEGATIVE).to_series().to_numpy()
-        end = start + int(negative.sum())
-        if end > len(kept):
-            raise changed(path)
-        stays = np.ones(len(frame), dtype=bool)
-        stays[negative] = kept[start:end]
-        columns = {}
-        for name, values in scores.items():
-            for place, side in enumerate(SIDES):
-                column = np.full(len(frame), np.nan, dtype=np.float32)
-                column[negative] = values[start:end, place]
-                columns[f"{name}/{side}"] = column[stays]
-        yield _with_scores(frame.filter(stays), columns)
-        start = end
-    if start != len(kept):
-        raise changed(path)
-
-
-def changed(path: Path) -> DataError:
-    return DataError("E-FILE-CHANGED", f"{path} changed while it was read; start again.")
+    negative = pairs.select(_NEGATIVE).to_series().to_numpy()
+    stays = np.ones(len(pairs), dtype=bool)
+    stays[negative] = kept
+    columns = {}
+    for name, values in scores.items():
+        for place, side in enumerate(SIDES):
+            column = np.full(len(pairs), np.nan, dtype=np.float32)
+            column[negative] = values[:, place]
+            columns[f"{name}/{side}"] = column[stays]
+    return _with_scores(pairs.filter(stays), columns)
 
 
 def _with_scores(pairs: pl.DataFrame, scores: Mapping[str, np.ndarray]) -> pl.DataFrame:
@@ -199,33 +166,28 @@ def top(scores: np.ndarray, groups: np.ndarray, share: float) -> np.ndarray:
     return kept
 
 
-def sentences(path: Path) -> np.ndarray:
-    """Which negatives end in a final mark and are not questions (TROHN-Img, step 2).
+def sentences(pairs: pl.DataFrame) -> np.ndarray:
+    """Which texts end in a final mark and are not questions (TROHN-Img, step 2).
 
     Of a language model's text, the model's own answer counts: the text is written like its caption.
     """
     asked = pl.col("method").str.starts_with(PREFIX)
     answered = pl.col("checks").list.contains(SENTENCE)
     ends = pl.when(asked).then(answered).otherwise(pl.col("text").str.contains(FINISHED))
-    masks = [frame.select(ends).to_series().to_numpy() for frame in pieces(path)]
-    return np.concatenate([np.zeros(0, dtype=bool), *masks])
+    return pairs.select(ends).to_series().to_numpy()
 
 
-def unique(path: Path, candidates: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def unique(
+    texts: pl.Series, captions: pl.Series, candidates: np.ndarray, keys: np.ndarray
+) -> np.ndarray:
     """Which candidates are left if every text may occur once, and none that is a caption.
 
     Texts are compared without case, blanks, punctuation and a/an. The captions are all of the file:
     a text that is a caption of another image is as natural as a caption, and one that is another
     caption of its own image is true. Of equal texts, the one with the lowest key is kept.
     """
-    texts, captions = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
-    for frame in read_pairs(path):
-        captions.append(_forms(frame["caption"].unique()))
-        texts.append(_forms(frame.filter(_NEGATIVE)["text"]))
-    forms = np.concatenate(texts)
-    if len(forms) != len(candidates):
-        raise changed(path)
-    kept = candidates & ~np.isin(forms, np.concatenate(captions))
+    forms = _forms(texts)
+    kept = candidates & ~np.isin(forms, _forms(captions.unique()))
     order = np.lexsort((keys, forms))
     order = order[kept[order]]
     once = np.zeros(len(forms), dtype=bool)

@@ -23,7 +23,13 @@ import polars as pl
 from counterpoint._util.errors import DataError, ModelError
 from counterpoint._util.progress import Progress
 from counterpoint._util.untrusted import shown
-from counterpoint.generation.pairs import read_about, rebased, require_parquet, write_pairs
+from counterpoint.generation.pairs import (
+    read_about,
+    read_pairs,
+    rebased,
+    require_parquet,
+    write_pairs,
+)
 from counterpoint.generation.refinement.negatives import (
     BINS,
     BY,
@@ -32,28 +38,19 @@ from counterpoint.generation.refinement.negatives import (
     Negatives,
     Scale,
     balanced,
-    changed,
-    gather,
     is_probability,
     kept_pairs,
-    pieces,
     scaled,
     sentences,
     top,
     unique,
 )
 from counterpoint.generation.refinement.scores import (
-    COLUMN,
     BlindModel,
-    ColumnScores,
     FittedScores,
-    ModelScores,
-    ScoreSource,
-    Tables,
-    load_blind,
     parse_blind_model,
     read_scores,
-    table_scores,
+    scores_of,
 )
 from counterpoint.metrics import ALL
 from counterpoint.models import LoadOptions
@@ -154,19 +151,23 @@ def refine(
         raise DataError("E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.")
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
-    negatives = gather(pairs, settings.by, settings.seed)
+    whole = pl.concat(read_pairs(pairs, rejected=True))
+    checked = whole.filter(pl.col("refused") == "")
+    negatives = Negatives.of(checked, settings.by, settings.seed)
     scores, fitted = {}, {}
     for one in wanted:
         if one.fitted:
-            fitted[one.name] = FittedScores(one.id, pairs, negatives)
-            continue
-        source = _source(one, brought, options or LoadOptions(), work, len(negatives))
-        scores[one.name] = _scored(pairs, one.name, source, len(negatives))
-        del source  # free a large model before the next one is loaded
+            fitted[one.name] = FittedScores(one.id, negatives)
+        else:
+            found = scores_of(one, negatives.pairs, brought, options or LoadOptions(), work)
+            scores[one.name] = _finite(found, one.name, pairs)
     gaps = {name: both[:, 0].astype(float) - both[:, 1] for name, both in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
-    clean = selected & sentences(pairs) if settings.sentences else selected
-    clean = unique(pairs, clean, negatives.keys) if settings.unique else clean
+    clean = selected
+    if settings.sentences:
+        clean = clean & sentences(negatives.pairs)
+    if settings.unique:
+        clean = unique(negatives.pairs["text"], checked["caption"], clean, negatives.keys)
     balance = _balanced(negatives, gaps, scores, fitted, clean, settings, work.progress)
     kept, after = balance.kept, balance.gaps
     everything = np.ones(len(negatives), dtype=bool)
@@ -187,19 +188,18 @@ def refine(
         before=len(negatives),
         selected=int(selected.sum()),
         after=int(kept.sum()),
-        positives=negatives.positives,
-        refused=negatives.rejected,
+        positives=len(checked) - len(negatives),
+        refused=len(whole) - len(checked),
         scales=balance.scales,
         rows=rows(ordered, uses, negatives, kept, after, settings.goal),
         cleaned=int(selected.sum() - clean.sum()),
         rounds=balance.rounds,
-        stuck=stuck_groups(pairs, negatives, balance) if balance.scales else {},
+        stuck=stuck_groups(negatives, balance) if balance.scales else {},
     )
     ids = {one.name: one.id for one in wanted}
     record = {"settings": asdict(settings), "models": ids, **asdict(refined)}
     about["refined"] = [*about.get("refined", []), record]
-    frames = (rebased(frame, pairs, out) for frame in kept_pairs(pairs, kept, scores))
-    write_pairs(out, frames, about)
+    write_pairs(out, [rebased(kept_pairs(checked, kept, scores), pairs, out)], about)
     return refined
 
 
@@ -233,36 +233,18 @@ def _wanted(settings: RefineSettings) -> list[BlindModel]:
     return wanted
 
 
-def _source(
-    wanted: BlindModel, tables: Tables, options: LoadOptions, work: Work, total: int
-) -> ScoreSource:
-    family, _, column = wanted.id.partition(":")
-    if family != COLUMN:
-        return ModelScores(wanted.name, load_blind(wanted, options), work, total)
-    return table_scores(column, tables) if column in tables else ColumnScores(column)
-
-
-def _scored(pairs: Path, name: str, source: ScoreSource, total: int) -> np.ndarray:
-    """Scores (n, 2) of all negatives, in the precision of the file."""
-    scores = np.full((total, 2), np.nan, dtype=np.float32)
-    start = 0
-    for piece in pieces(pairs):
-        end = start + len(piece)
-        if end > total:
-            raise changed(pairs)
-        with np.errstate(over="ignore"):  # an error below
-            scores[start:end] = source.of(piece)
-        start = end
-    if start != total:
-        raise changed(pairs)
-    bad = int((~np.isfinite(scores)).any(axis=1).sum())
+def _finite(scores: np.ndarray, name: str, path: Path) -> np.ndarray:
+    """The scores in the precision of the file. Raises if some are missing."""
+    with np.errstate(over="ignore"):  # an error below
+        rounded = scores.astype(np.float32)
+    bad = int((~np.isfinite(rounded)).any(axis=1).sum())
     if bad:
         raise DataError(
             "E-SCORE-MISSING",
-            f"{pairs}: {bad:,} of {total:,} negatives have no finite score {name!r} for the "
+            f"{path}: {bad:,} of {len(scores):,} negatives have no finite score {name!r} for the "
             "caption or the text; score them, or do not use these scores.",
         )
-    return scores
+    return rounded
 
 
 def _selected(
@@ -443,7 +425,7 @@ def _row(
     )
 
 
-def stuck_groups(path: Path, negatives: Negatives, balance: Balanced) -> dict[str, str]:
+def stuck_groups(negatives: Negatives, balance: Balanced) -> dict[str, str]:
     """The groups that refinement cannot balance, each with a sentence that says why."""
     before = np.bincount(negatives.groups, minlength=len(negatives.names))
     after = np.bincount(negatives.groups[balance.kept], minlength=len(negatives.names))
@@ -454,21 +436,18 @@ def stuck_groups(path: Path, negatives: Negatives, balance: Balanced) -> dict[st
         if few or name in above:
             left = f"{after[number]:,} of {before[number]:,} pairs are left"
             what = left if few else f"{left}, and a fresh fit is still above the goal"
-            words = _telling(path, negatives.groups == number)
+            words = _telling(negatives.pairs.filter(negatives.groups == number))
             reasons[name] = f"{what}; refinement cannot balance this group{words}."
     return reasons
 
 
-def _telling(path: Path, mine: np.ndarray) -> str:
+def _telling(pairs: pl.DataFrame) -> str:
     """The words that the fewest captions and the most texts have, or the other way round."""
-    counts, start = [Counter[str](), Counter[str]()], 0
-    for frame in pieces(path):
-        chosen = frame.filter(pl.Series(mine[start : start + len(frame)]))
-        start += len(frame)
-        for count, side in zip(counts, SIDES, strict=True):
-            for text in chosen[side]:
-                count.update(set(re.findall(r"[\w']+", text.lower())))
-    total = int(mine.sum())
+    counts = [
+        Counter(word for text in pairs[side] for word in set(re.findall(r"[\w']+", text.lower())))
+        for side in SIDES
+    ]
+    total = len(pairs)
     words = sorted(
         counts[0].keys() | counts[1].keys(), key=lambda w: (-abs(counts[1][w] - counts[0][w]), w)
     )

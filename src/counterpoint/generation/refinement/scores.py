@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from counterpoint._util.errors import DataError, ModelError
-from counterpoint._util.progress import Advance, Progress
+from counterpoint._util.progress import Named
 from counterpoint._util.tables import read_table
 from counterpoint._util.untrusted import shown
-from counterpoint.generation.refinement.negatives import SIDES, Negatives, changed, pieces
+from counterpoint.generation.refinement.negatives import SIDES, Negatives
 from counterpoint.models import LoadOptions, load_model
 from counterpoint.models.blind import (
     FITTED,
@@ -38,44 +38,6 @@ _CHEAP: Final = (Length, Format)  # computed faster than the store finds them
 _PIECE: Final = 20_000
 _LONG: Final = ("name", "value")  # with `text`: one score per row; else one column per name
 Tables = Mapping[str, tuple[Path, pl.DataFrame]]  # by the names of their scores
-
-
-class ScoreSource(Protocol):
-    """Something that gives the scores of one name."""
-
-    def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        """Scores (n, 2) of captions and texts; NaN where there is none."""
-
-
-class TableScores(NamedTuple):
-    """The scores of one name in a table, by text."""
-
-    values: pl.DataFrame
-
-    def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        columns = [
-            pairs.select(text=side)
-            .join(self.values, on="text", how="left", maintain_order="left")["value"]
-            .cast(pl.Float64)
-            .to_numpy()
-            for side in SIDES
-        ]
-        return np.column_stack(columns)
-
-
-class ColumnScores(NamedTuple):
-    """The scores NAME/caption and NAME/text that the pairs have already."""
-
-    name: str
-
-    def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        scores = np.full((len(pairs), 2), np.nan)
-        rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
-        rows = rows.select("row", pl.col("score").struct.unnest())
-        for place, side in enumerate(SIDES):
-            mine = rows.filter(pl.col("name") == f"{self.name}/{side}")
-            scores[mine["row"].to_numpy(), place] = mine["value"].cast(pl.Float64).to_numpy()
-        return scores
 
 
 def read_scores(paths: Sequence[Path]) -> Tables:
@@ -101,8 +63,8 @@ def read_scores(paths: Sequence[Path]) -> Tables:
     return tables
 
 
-def table_scores(name: str, tables: Tables) -> TableScores:
-    """The scores of one name: one number per text."""
+def table_scores(name: str, tables: Tables, pairs: pl.DataFrame) -> np.ndarray:
+    """The scores (n, 2) of one name, which has one number per text; NaN where there is none."""
     path, table = tables[name]
     if set(_LONG) <= set(table.columns):
         table = table.filter(pl.col("name").cast(pl.String) == name)
@@ -122,7 +84,25 @@ def table_scores(name: str, tables: Tables) -> TableScores:
             f"{path}: {twice.n_unique():,} texts have several scores {shown(name)}, "
             f"for instance {shown(twice.min())}.",
         )
-    return TableScores(values)
+    return _by_text(pairs, values)
+
+
+def _by_text(pairs: pl.DataFrame, values: pl.DataFrame) -> np.ndarray:
+    """The value (n, 2) of each caption and text, from a table of texts."""
+    texts = pl.concat([pairs[side].alias("text") for side in SIDES]).to_frame()
+    both = texts.join(values, on="text", how="left", maintain_order="left")["value"]
+    return both.cast(pl.Float64).to_numpy().reshape(2, len(pairs)).T
+
+
+def _own_scores(name: str, pairs: pl.DataFrame) -> np.ndarray:
+    """The scores NAME/caption and NAME/text that the pairs have already."""
+    scores = np.full((len(pairs), 2), np.nan)
+    rows = pairs.select(row=pl.int_range(pl.len()), score="scores").explode("score")
+    rows = rows.select("row", pl.col("score").struct.unnest())
+    for place, side in enumerate(SIDES):
+        mine = rows.filter(pl.col("name") == f"{name}/{side}")
+        scores[mine["row"].to_numpy(), place] = mine["value"].cast(pl.Float64).to_numpy()
+    return scores
 
 
 class BlindModel(NamedTuple):
@@ -148,55 +128,33 @@ def parse_blind_model(spec: str) -> BlindModel:
     return BlindModel(name or (rest if family == COLUMN else id.removeprefix(f"{_FAMILY}:")), id)
 
 
-class ModelScores:
-    """Scores by a model. Each different text is scored once and stored, so that a run resumes.
+def scores_of(
+    wanted: BlindModel, pairs: pl.DataFrame, tables: Tables, options: LoadOptions, work: Work
+) -> np.ndarray:
+    """Scores (n, 2) of captions and texts; NaN where there is none."""
+    family, _, column = wanted.id.partition(":")
+    if family == COLUMN:
+        own = column not in tables
+        return _own_scores(column, pairs) if own else table_scores(column, tables, pairs)
+    return model_scores(load_blind(wanted, options), pairs, work, wanted.name)
+
+
+def model_scores(model: BlindScorer, pairs: pl.DataFrame, work: Work, name: str) -> np.ndarray:
+    """Each different text is scored once and stored, so that a run resumes.
 
     Scores of `length` and `format` are not stored.
     """
-
-    def __init__(self, name: str, model: BlindScorer, work: Work, total: int) -> None:
-        self.model, self.work = model, work
-        self.advance = work.progress.start(f"{name}: pairs", total)
-
-    def of(self, pairs: pl.DataFrame) -> np.ndarray:
-        if not len(pairs):
-            return np.zeros((0, 2))
-        texts = pl.concat([pairs[side].alias("text") for side in SIDES])
-        # Sorted by length, so that little is padded.
-        order = texts.unique().to_frame().sort(pl.col("text").str.len_chars(), "text")
-        unique, bar = order["text"].to_list(), _PartialProgress(self.advance, len(pairs))
-        values = order.with_columns(value=self._values(unique, bar))
-        both = texts.to_frame().join(values, on="text", how="left", maintain_order="left")
-        return both["value"].to_numpy().reshape(2, len(pairs)).T
-
-    def _values(self, texts: list[str], bar: Progress) -> np.ndarray:
-        if type(self.model) in _CHEAP:
-            bar.start("", 1)(1)
-            return self.model.score_captions(texts)
-        keys = caption_keys(self.model.fingerprint, texts)
-        fill_captions(self.model, keys, texts, replace(self.work, progress=bar))
-        return stored(keys, self.work.store)[:, 0]
-
-
-class _PartialProgress:
-    """Counts the steps of a part of the work in steps of the whole, for one progress bar."""
-
-    def __init__(self, advance: Advance, steps: int) -> None:
-        self.whole, self.steps = advance, steps
-
-    def note(self, text: str) -> None:
-        del text
-
-    def start(self, what: str, total: int | None) -> Advance:
-        del what
-        done, of = 0, total or 1
-
-        def advance(steps: int) -> None:
-            nonlocal done
-            before, done = done, done + steps
-            self.whole(self.steps * done // of - self.steps * before // of)
-
-        return advance
+    every = pl.concat([pairs[side].alias("text") for side in SIDES]).unique().to_frame()
+    # Sorted by length, so that little is padded.
+    texts = every.sort(pl.col("text").str.len_chars(), "text")["text"]
+    if type(model) in _CHEAP or not len(texts):
+        values = model.score_captions(texts.to_list()) if len(texts) else np.zeros(0)
+    else:
+        shown = replace(work, progress=Named(work.progress, f"{name}:"))
+        keys = caption_keys(model.fingerprint, texts.to_list())
+        fill_captions(model, keys, texts.to_list(), shown)
+        values = stored(keys, work.store)[:, 0]
+    return _by_text(pairs, pl.DataFrame({"text": texts, "value": values}))
 
 
 def load_blind(wanted: BlindModel, options: LoadOptions) -> BlindScorer:
@@ -219,10 +177,8 @@ class FittedScores:
     the last bit.
     """
 
-    def __init__(self, id: str, path: Path, negatives: Negatives) -> None:
-        self.differences = Differences.of(FITTED[id.partition(":")[2]].grams, _texts(path))
-        if len(self.differences.clusters) != len(negatives):
-            raise changed(path)
+    def __init__(self, id: str, negatives: Negatives) -> None:
+        self.differences = Differences.of(FITTED[id.partition(":")[2]].grams, _texts(negatives))
         self.order = np.argsort(negatives.keys, kind="stable")
 
     def gaps(self, kept: np.ndarray, seed: int) -> np.ndarray:
@@ -233,10 +189,9 @@ class FittedScores:
         return gaps
 
 
-def _texts(path: Path) -> Iterator[tuple[list[str], list[str], list[str]]]:
+def _texts(negatives: Negatives) -> Iterator[tuple[list[str], list[str], list[str]]]:
     """Captions, texts, and images; a caption without an image stands for itself."""
-    image = pl.coalesce("image", "source")
-    for frame in pieces(path):
-        for part in frame.iter_slices(_PIECE):
-            caption, text, images = part.select(*SIDES, image.alias("of")).get_columns()
-            yield caption.to_list(), text.to_list(), images.to_list()
+    columns = negatives.pairs.select(*SIDES, of=pl.coalesce("image", "source"))
+    for part in columns.iter_slices(_PIECE):
+        caption, text, image = part.get_columns()
+        yield caption.to_list(), text.to_list(), image.to_list()

@@ -22,7 +22,8 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS, rows
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Range, Sentence
 from counterpoint.generation.language.words import lemma
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = 3  # of many, the most plausible is always the same

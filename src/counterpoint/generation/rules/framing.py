@@ -22,7 +22,8 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Sentence, prepositions
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,

@@ -24,7 +24,7 @@ from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import NOUNS, Phrases, Put, Sentence
-from counterpoint.generation.methods import Ways, rule
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import is_alive, is_person
 from counterpoint.generation.rules.synonyms import Rewording, drafts, is_joined, is_repeated
 

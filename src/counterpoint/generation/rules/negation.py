@@ -16,7 +16,8 @@ from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import DETERMINERS, FINITE, NOUNS, Put, Sentence
 from counterpoint.generation.language.words import inflected
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     clause,

@@ -27,7 +27,8 @@ from counterpoint.generation.language.sentences import (
     Token,
     prepositions,
 )
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked

@@ -30,7 +30,8 @@ from counterpoint.generation.language.sentences import (
     Sentence,
     prepositions,
 )
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import (
     Clause,
     NounPhrase,

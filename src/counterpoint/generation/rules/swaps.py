@@ -27,7 +27,8 @@ from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
 from counterpoint.generation.language.lists import WORDS
 from counterpoint.generation.language.sentences import ADJECTIVES, NOUNS, Range, Sentence, Token
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.swappable import (
     fits,
     has_one_colour,

@@ -29,7 +29,8 @@ from counterpoint.generation.language.sentences import (
     Sentence,
 )
 from counterpoint.generation.language.words import is_plural
-from counterpoint.generation.methods import Draft, Ways, rule
+from counterpoint.generation.pairs import Draft
+from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules.clauses import is_alive, is_counted, is_person, phrase_at
 from counterpoint.generation.rules.replacement import relation_slot
 

@@ -13,35 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Registry, did_you_mean
 from counterpoint.generation.llm import templates
-from counterpoint.generation.pairs import KINDS, Kind, Type
+from counterpoint.generation.pairs import KINDS, Draft, Kind
 
 if TYPE_CHECKING:
     from counterpoint.generation.language.lexicon import Vocabulary
     from counterpoint.generation.language.sentences import Sentence
-
-
-class Draft(NamedTuple):
-    """A text that a method made and that was not checked yet.
-
-    `doubt` says why a positive may be false, if the method knows. A `common` draft is the edit of
-    many captions: it is used only for a caption that gets no other text. `odd` says why a negative
-    is hardly plausible; such a draft comes after all others of its kind of change, and is rejected
-    unless texts are not ranked. `sentence`: what a language model answered ended as a sentence.
-    """
-
-    text: str
-    type: Type
-    subtype: str = ""
-    doubt: str = ""
-    common: bool = False
-    odd: str = ""
-    sentence: bool = False
-
-
-class Rejection(NamedTuple):
-    """Why a method made no text. Reasons are counted."""
-
-    reason: str
 
 
 # A rule makes several kinds of change (swap two nouns, swap two adjectives, ...). For each kind it
