@@ -26,25 +26,11 @@ TEMPLATES = {
     block.split(".toml")[0].removeprefix("# "): block
     for block in re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 }
-AND = "a bathroom with a sink, toilet and shower"
 KITCHEN = "A man is in a kitchen making pizzas."
 PIZZA = """Nouns: ["man", "kitchen", "pizzas"]
 Selected noun: man
 New noun: woman
 New sentence: A woman is in a kitchen making pizzas."""
-CAT = "A cat resting on a laptop next to a person."
-CATS = """Yes
-Swappable noun phrases: laptop, person
-Output: A cat resting on a person next to a laptop."""
-POSSIBLE = (
-    "Is it possible to swap noun phrases in the input sentence to generate a new sentence that is "
-    "different from the input sentence and makes logical sense?"
-)
-HORSES = "three people riding horses on a beach"
-ELDERLY = """Objects: ['three people', 'horses', 'beach']
-Selected object: three people
-New attribute: elderly
-New sentence: three elderly people riding horses on a beach"""
 
 
 def other(name: str, *changes: tuple[str, str]) -> str:
@@ -78,134 +64,8 @@ OTHERS = {
         SWAP, ('"obj"', '"att"'), ("noun phrases", "attributes"), ("SWAP-OBJ", "SWAP-ATT")
     ),
 }
-# The other answers that the papers print: template, caption, answer.
-PRINTED = """
-sugarcrepe-replace-obj
-a woman seated on wall and birds besides her
-Nouns: ['woman', 'wall', 'birds']
-Selected noun: wall
-New noun: bench
-New sentence: A woman seated on a bench and birds besides her.
-
-sugarcrepe-replace-att
-a blue bike parked on a side walk.
-Adjectives: ["blue"]
-Selected adjective: blue
-New adjective: red
-New sentence: a red bike parked on a side walk.
-
-sugarcrepe-replace-att
-The kitchen is clean and ready for us to see.
-Adjectives: ["clean", "ready"]
-Selected adjective: clean
-New adjective: dirty
-New sentence: The kitchen is dirty and ready for us to see.
-
-sugarcrepe-replace-rel
-The dining table near the kitchen has a bowl of fruit on it.
-Relationships: ["near", "on"]
-Selected relationship: near
-New relationship: far from
-New sentence: The dining table far from the kitchen has a bowl of fruit on it.
-
-sugarcrepe-replace-rel
-A couple of buckets in a white room.
-Relationships: ['in']
-Selected relationship: in
-New relationship: outside
-New sentence: A couple of buckets outside a white room.
-
-sugarcrepe-swap-obj
-A plate of donuts with a person in the background.
-Yes
-Swappable noun phrases: a plate of donuts, a person
-Output: A person with a plate of donuts in the background.
-
-sugarcrepe-swap-att
-A girl in a pink shirt holding a blue umbrella.
-Yes
-Swappable attributes: pink, blue
-Output: A girl in a blue shirt holding a pink umbrella.
-
-sugarcrepe-swap-att
-A girl with a green shirt brushing her teeth with a blue toothbrush.
-Yes
-Swappable attributes: green, blue
-Output: A girl with a blue shirt brushing her teeth with a green toothbrush.
-
-sugarcrepe-add-obj
-An elephant standing under the shade of a tree.
-Objects: ["elephant", "shade of a tree"]
-Selected object: elephant
-New object: squirrel
-New sentence: An elephant and a squirrel standing under the shade of a tree.
-
-sugarcrepe-add-obj
-A bench at the beach next to the sea
-Objects: ['bench', 'beach', 'sea']
-Selected object: bench
-New object: umbrella
-New sentence: An umbrella and a bench at the beach next to the sea
-
-sugarcrepe-add-att
-A large white airplane and a person on a lot.
-Objects: ["airplane", "person"]
-Selected object: airplane
-New attribute: blue
-New sentence: A large white and blue airplane and a person on a lot.
-
-hp-replace
-Two baby goats stand together on worn stones
-Two baby kids stand together on worn rocks
-
-hp-replace
-a field that ha a bunch of sheep in it
-a meadow that has a flock of sheep in it
-
-hp-replace
-A side view mirror on the handle bars of a motorcycle
-A side view mirror on the handle bars of a motorbike
-
-hp-swap
-three giraffes and two antelope
-two antelopes and three giraffes
-
-hp-swap
-a blue and white stained glass clock shows the time
-a white and blue stained glass clock shows the time
-
-hp-swap
-a mixture of rice and broccoli are put together
-a mixture of broccoli and rice are put together
-
-hp-swap
-there is a man wearing glasses and holding a wine bottle
-there is a man holding a wine bottle and wearing glasses
-
-hp-swap
-An older gentleman in a white shirt and black bow tie
-An older gentleman in a black bow tie and white shirt
-"""
-
-# Template, caption, answer, and the text that is kept or the reason why there is none.
-ANSWERS = [
-    ("hp-swap", AND, "a bathroom with a sink, shower and toilet", ""),
-    ("hp-swap", AND, "Output: a bathroom with a sink, shower and toilet", ""),
-    ("hp-swap", AND, f"Input: {AND}\nOutput: a bathroom with a sink, shower and toilet", ""),
-    ("hp-swap", AND, f"Output: {AND}", answers.UNCHANGED),
-    ("sugarcrepe-replace-obj", KITCHEN, PIZZA, ""),
-    ("sugarcrepe-replace-obj", KITCHEN, f"Original sentence: {KITCHEN}\n{PIZZA}\n", ""),
-    ("sugarcrepe-replace-obj", KITCHEN, "Nouns: []", answers.NOTHING_LOCATED),
-    ("sugarcrepe-replace-obj", KITCHEN, f"{PIZZA}\nDone.", answers.EXTRA_LINES),
-    ("sugarcrepe-swap-obj", CAT, CATS, ""),
-    ("sugarcrepe-swap-obj", CAT, f"{POSSIBLE} {CATS}", ""),
-    ("sugarcrepe-swap-obj", CAT, f"Input: {CAT}\n{POSSIBLE}\n{CATS}", ""),
-    ("sugarcrepe-swap-obj", CAT, "No", answers.ANSWERED_NO),
-    ("sugarcrepe-swap-obj", CAT, f"{POSSIBLE} No", answers.ANSWERED_NO),
-    ("sugarcrepe-swap-obj", CAT, CATS.replace("Yes", "Maybe"), answers.EXTRA_LINES),
-    ("sugarcrepe-add-att", HORSES, ELDERLY, ""),
-    *((*block.split("\n", 2), "") for block in PRINTED.strip().split("\n\n")),
-]
+# Template, caption, answer, and the reason why there is no text, if there is none.
+ANSWERS = tomllib.loads(Path(__file__).with_name("llm_answers.toml").read_text())["authors"]
 
 
 @pytest.fixture(scope="module")

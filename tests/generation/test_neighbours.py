@@ -26,11 +26,8 @@ from counterpoint.generation.export.groups import read_neighbours
 from counterpoint.generation.images.nearest import (
     SCHEMA,
     nearest_images,
-    need_vectors,
     neighbours,
-    write_neighbours,
 )
-from counterpoint.models.registry import load_model
 from counterpoint.scoring.kinds import Work
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
@@ -150,16 +147,6 @@ def test_few_images_have_few_neighbours(tmp_path, work):
     assert nothing.table.schema == SCHEMA and nothing.table.is_empty()
 
 
-def test_a_model_without_vectors_is_refused():
-    with raises("E-MODEL-UNSUITABLE", "blind:length"):
-        need_vectors("blind:length", load_model("blind:length"))
-
-
-def test_the_result_is_parquet(tmp_path):
-    with raises("E-FILE-FORMAT"):
-        write_neighbours(tmp_path / "n.csv", pl.DataFrame(schema=SCHEMA), {})
-
-
 @pytest.mark.slow
 def test_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERPOINT_CACHE", str(tmp_path / "cache"))
@@ -179,6 +166,8 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*.partial"))
     failed = CliRunner().invoke(app, [*asked[:4], "-m", "random"])
     assert failed.exit_code == 1 and "[E-MODEL-UNSUITABLE]" in failed.output
+    other = CliRunner().invoke(app, [*asked[:3], str(tmp_path / "n.csv"), *asked[4:]])
+    assert other.exit_code == 1 and "[E-FILE-FORMAT]" in other.output
 
 
 @pytest.mark.slow
@@ -209,7 +198,7 @@ def test_one_option_names_the_images_from_captions_to_export(
 
 def test_neighbours_of_other_images_are_refused(tmp_path: Path) -> None:
     table = pl.DataFrame({"image": ["1.png"], "neighbours": [["2.png"]], "similarities": [[0.5]]})
-    write_neighbours(tmp_path / "n.parquet", table.cast(SCHEMA), {})
+    table.write_parquet(tmp_path / "n.parquet")
     assert read_neighbours(tmp_path / "n.parquet", [None, "1.png"], "pairs") == {"1.png": ["2.png"]}
     with raises("E-NEIGHBOURS-OTHER"):
         read_neighbours(tmp_path / "n.parquet", [None, "val2017/1.png"], "pairs.parquet")

@@ -23,7 +23,6 @@ from counterpoint.data.batch import DownloadReport, Failure
 from counterpoint.generation.export import export_benchmark, export_training
 from counterpoint.generation.export.hub import export_hub
 from counterpoint.generation.images.backends import ImageFolder
-from counterpoint.generation.images.nearest import SCHEMA, write_neighbours
 from counterpoint.generation.pairs import Pair, read_pairs, reserved, tabulate, write_pairs
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
@@ -142,19 +141,12 @@ def _images(folder: Path, pairs: Path) -> None:
     ImageFolder(folder / "images", folder).keep("abcd", noise)
 
 
-def _neighbours(folder: Path, pairs: Path) -> None:
-    names = [f"image {number}" for number in range(500)]
-    table = pl.DataFrame({"image": names, "neighbours": [[]] * 500, "similarities": [[]] * 500})
-    write_neighbours(folder / "out.parquet", table.cast(SCHEMA), {})
-
-
 WRITERS: dict[str, Callable[[Path, Path], object]] = {
     "pairs": lambda folder, pairs: write_pairs(folder / "o.parquet", [rows("x", 999)], {}),
     "many pieces": lambda folder, _: write_pairs(folder / "o.parquet", [rows("x", 99)] * 99, {}),
     "benchmark": lambda folder, pairs: export_benchmark([pairs], folder / "o.parquet", Counter()),
     "hub": _hub,
     "images": _images,
-    "neighbours": _neighbours,
 } | {
     suffix: lambda folder, pairs, suffix=suffix: export_training(
         [pairs], folder / f"o{suffix}", Counter()

@@ -226,26 +226,18 @@ def neighbours(
     """
     from counterpoint._util.store import Store, default_store
     from counterpoint.generation import require_parquet, reserved
-    from counterpoint.generation.images import (
-        images_of,
-        nearest_images,
-        need_vectors,
-        write_neighbours,
-    )
-    from counterpoint.models import LoadOptions, load_model
+    from counterpoint.generation.images import write_neighbours
+    from counterpoint.generation.inputs import open_captions
+    from counterpoint.models import LoadOptions
     from counterpoint.scoring import Work
 
     require_parquet(out, "neighbours")
-    paths, root = images_of(captions, data, images)
+    opened = open_captions(captions, data, images=images)
     with reserved(out), progress_bars() as bars, Store(default_store()) as store:
-        encoder = need_vectors(model, load_model(model, LoadOptions(device, precision)))
-        work = Work(store, batch, bars)
-        found = nearest_images(encoder, paths, root, work, k=k)
-        about = {"model": model, "fingerprint": encoder.fingerprint, "k": k, "input": captions}
-        counts = {"images": found.images, "copies": found.copies, "left_out": len(found.left_out)}
-        write_neighbours(out, found.table, {**about, **counts})
+        work, options = Work(store, batch, bars), LoadOptions(device, precision)
+        found, about = write_neighbours(model, opened, out, work, options, k=k)
     if as_json:
-        print_json([{**about, **counts}])
+        print_json([about])
     else:
         _print_found(found, out)
     for why in list(found.left_out.values())[:1]:

@@ -6,13 +6,7 @@ from .candidates import (
     open_backend as open_backend,
     open_chooser as open_chooser,
 )
-from .nearest import (
-    NearestImages as NearestImages,
-    images_of as images_of,
-    nearest_images as nearest_images,
-    need_vectors as need_vectors,
-    write_neighbours as write_neighbours,
-)
+from .nearest import NearestImages as NearestImages, write_neighbours as write_neighbours
 from .renderings import (
     CHANGES as CHANGES,
     PhotoChanges as PhotoChanges,

@@ -7,7 +7,7 @@ never the neighbour of its original. The search is exact, in blocks, without the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +18,10 @@ import polars as pl
 from counterpoint._util.errors import ModelError
 from counterpoint._util.writing import whole_file
 from counterpoint.cases import ImageRef
+from counterpoint.generation.inputs.captions import Captions
 from counterpoint.generation.pairs import require_parquet
 from counterpoint.images import Picture
+from counterpoint.models import LoadOptions, load_model
 from counterpoint.scoring import DualEncoder, Work, encode_images, stored
 
 K: Final = 3
@@ -122,33 +124,34 @@ def nearest_images(
     )
 
 
-def images_of(
-    name: str, data: Path | None, images: Path | None = None
-) -> tuple[Iterator[str], Path | None]:
-    """The images of a pairs file or of any input of `generate`, and the folder they start from.
+def write_neighbours(
+    model: str, captions: Captions, out: Path, work: Work, options: LoadOptions, *, k: int = K
+) -> tuple[NearestImages, dict[str, Any]]:
+    """Write the neighbours of the captions' images; also returns what the file's metadata says.
 
     Whole images: two crops of one image are not hard negatives of each other.
     """
-    from counterpoint.generation.inputs.captions import open_captions
-
-    captions = open_captions(name, data, images=images)
-    return (source.image.path for source in captions if source.image), captions.root
-
-
-def write_neighbours(path: Path, table: pl.DataFrame, about: dict[str, Any]) -> None:
-    """Write the table; `about` goes into its metadata."""
     import pyarrow.parquet as pq  # slow to import
 
-    require_parquet(path, "neighbours")
-    arrow = table.to_arrow()
-    arrow = arrow.replace_schema_metadata({b"counterpoint": json.dumps(about, sort_keys=True)})
-    with whole_file(path) as draft:
-        pq.write_table(arrow, draft, compression="zstd")
-
-
-def need_vectors(id: str, model: object) -> DualEncoder:
-    if not isinstance(model, DualEncoder):
+    require_parquet(out, "neighbours")
+    encoder = load_model(model, options)
+    if not isinstance(encoder, DualEncoder):
         raise ModelError(
-            "E-MODEL-UNSUITABLE", f"{id} has no image encoder; neighbours need image vectors."
+            "E-MODEL-UNSUITABLE", f"{model} has no image encoder; neighbours need image vectors."
         )
-    return model
+    paths = (source.image.path for source in captions if source.image)
+    nearest = nearest_images(encoder, paths, captions.root, work, k=k)
+    about = {
+        "model": model,
+        "fingerprint": encoder.fingerprint,
+        "k": k,
+        "input": captions.name,
+        "images": nearest.images,
+        "copies": nearest.copies,
+        "left_out": len(nearest.left_out),
+    }
+    metadata = {b"counterpoint": json.dumps(about, sort_keys=True)}
+    with whole_file(out) as draft:
+        table = nearest.table.to_arrow().replace_schema_metadata(metadata)
+        pq.write_table(table, draft, compression="zstd")
+    return nearest, about

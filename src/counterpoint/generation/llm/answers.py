@@ -1,8 +1,8 @@
 """What a model's answer says, and whether its sentence is a small change of the caption.
 
 Answers are read strictly: a model that adds talk has not understood the request. Everything here is
-a pure function of the caption and the answer. What is not accepted raises an `UnusableAnswerError`,
-whose reason is one of the constants below, so that reasons can be counted.
+a pure function of the caption and the answer. What is not accepted raises an `UnusableAnswerError`
+with a fixed reason, so that reasons can be counted.
 """
 
 from __future__ import annotations
@@ -16,38 +16,13 @@ from typing import Final
 from counterpoint.generation.checks.change import distance
 from counterpoint.generation.llm.templates import ChangeLimit, Step
 
-# Reasons about the caption: no request is sent.
-NO_WORDS: Final = "the caption has no words"
-TOO_FEW_WORDS: Final = "the caption has too few words"
-TOO_MANY_WORDS: Final = "the caption has too many words"
-OTHER_LETTERS: Final = "the caption is not in Latin letters"
-
-# Reasons about any answer.
-REFUSED: Final = "the server refused to answer"
-REJECTED: Final = "the server rejected the request"
+# Reasons of several kinds of answer.
 EMPTY: Final = "the answer is empty"
 CUT_OFF: Final = "the answer is cut off at the token limit"
 EXTRA_LINES: Final = "the answer has more than the lines asked for"
 ANSWERED_NO: Final = "the answer is No"
-
-# Reasons about the steps before the sentence.
 NOTHING_LOCATED: Final = "nothing was located"
 NOT_IN_CAPTION: Final = "what was located is not in the caption"
-NEW_EMPTY: Final = "the new words are missing"
-NEW_TOO_LONG: Final = "the new words are too many"
-NEW_SAME: Final = "the new words are the old ones"
-NEW_KNOWN: Final = "the new words are in the caption already"
-
-# Reasons about the sentence.
-QUESTION: Final = "the new sentence is a question"
-UNCHANGED: Final = "the new sentence is the caption"
-NOTHING_NEW: Final = "the new sentence has no new word"
-NO_PUNCTUATION: Final = "the new sentence does not end in punctuation, as the caption does"
-NOT_SWAPPED: Final = "what should change places does not"
-NEW_UNUSED: Final = "the new words are not in the new sentence"
-OLD_KEPT: Final = "the old words are still in the new sentence"
-OLD_LOST: Final = "what should be added to is not in the new sentence"
-CHANGED_TOO_MUCH: Final = "the new sentence changes too much"
 
 
 class UnusableAnswerError(Exception):
@@ -106,7 +81,7 @@ def swapped(text: str, caption: str, step: Step) -> str:
     if len(parts) != 2 or not all(holds(caption, part) for part in parts):
         raise UnusableAnswerError(NOT_IN_CAPTION)
     if not trade_places(caption, sentence, *parts):
-        raise UnusableAnswerError(NOT_SWAPPED)
+        raise UnusableAnswerError("what should change places does not")
     return sentence
 
 
@@ -165,13 +140,13 @@ def proposed(text: str, caption: str, chosen: str, step: Step) -> str:
 def _fresh(line: str, caption: str, chosen: str) -> str:
     new = line.strip(_MARKS)
     if new.lower() in _NONE or not words(new):
-        raise UnusableAnswerError(NEW_EMPTY)
+        raise UnusableAnswerError("the new words are missing")
     if len(words(new)) > _MOST_NEW or "," in new:
-        raise UnusableAnswerError(NEW_TOO_LONG)
+        raise UnusableAnswerError("the new words are too many")
     if _core(new) == _core(chosen):
-        raise UnusableAnswerError(NEW_SAME)
+        raise UnusableAnswerError("the new words are the old ones")
     if holds(caption, new) or holds(" ".join(_core(caption)), " ".join(_core(new))):
-        raise UnusableAnswerError(NEW_KNOWN)
+        raise UnusableAnswerError("the new words are in the caption already")
     return new
 
 
@@ -326,12 +301,14 @@ def judge(caption: str, text: str, change: ChangeLimit) -> None:
     if not words(text):
         raise UnusableAnswerError(EMPTY)
     if text == plain or words(text) == words(plain):
-        raise UnusableAnswerError(UNCHANGED)
+        raise UnusableAnswerError("the new sentence is the caption")
     if text.endswith("?") and not plain.endswith("?"):
-        raise UnusableAnswerError(QUESTION)
+        raise UnusableAnswerError("the new sentence is a question")
     if plain[-1] in _FINAL_MARKS and text[-1] not in _FINAL_MARKS:
-        raise UnusableAnswerError(NO_PUNCTUATION)
+        raise UnusableAnswerError(
+            "the new sentence does not end in punctuation, as the caption does"
+        )
     if change.measure == "words" and brings_nothing(plain, text):
-        raise UnusableAnswerError(NOTHING_NEW)
+        raise UnusableAnswerError("the new sentence has no new word")
     if changes_too_much(plain, text, change):
-        raise UnusableAnswerError(CHANGED_TOO_MUCH)
+        raise UnusableAnswerError("the new sentence changes too much")

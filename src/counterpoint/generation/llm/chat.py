@@ -287,10 +287,10 @@ class ChatMethod:
     def _read(self, step: Step, work: _Work, reply: Reply | None) -> Draft | None:
         """The text, or None if another step follows."""
         if reply is None:
-            raise UnusableAnswerError(answers.REJECTED)
+            raise UnusableAnswerError("the server rejected the request")
         self._served |= {reply.model} - {""}
         if reply.refused:
-            raise UnusableAnswerError(answers.REFUSED)
+            raise UnusableAnswerError("the server refused to answer")
         if reply.cut:
             raise UnusableAnswerError(answers.CUT_OFF)
         caption, values = quotable(work.caption), work.values
@@ -315,12 +315,12 @@ class ChatMethod:
         answers.judge(work.caption, text, template.change)
         chosen, new = work.values.get("chosen", ""), work.values.get("new", "")
         if new and not answers.holds(text, new):
-            raise UnusableAnswerError(answers.NEW_UNUSED)
+            raise UnusableAnswerError("the new words are not in the new sentence")
         before, after = (answers.occurrences(each, chosen) for each in (work.caption, text))
         if chosen and template.type == "replace" and after >= before:
-            raise UnusableAnswerError(answers.OLD_KEPT)
+            raise UnusableAnswerError("the old words are still in the new sentence")
         if chosen and template.type == "add" and not answers.holds_apart(text, chosen):
-            raise UnusableAnswerError(answers.OLD_LOST)
+            raise UnusableAnswerError("what should be added to is not in the new sentence")
         finished = re.search(FINISHED, sentence) is not None
         return Draft(text, template.type, template.subtype, sentence=finished)
 
@@ -330,14 +330,14 @@ def why_not(template: Template, caption: str) -> str | None:
     words = answers.words(caption)
     letters = [letter for letter in caption if letter.isalpha()]
     if not words or not letters:
-        return answers.NO_WORDS
+        return "the caption has no words"
     if sum(letter < "\u0250" for letter in letters) < _LATIN * len(letters):
-        return answers.OTHER_LETTERS
+        return "the caption is not in Latin letters"
     if len(words) < template.fewest_words:
-        return answers.TOO_FEW_WORDS
+        return "the caption has too few words"
     # An answer is as long as the caption, and a word is at least one token.
     if len(words) > min(template.most_words, template.steps[-1].max_tokens):
-        return answers.TOO_MANY_WORDS
+        return "the caption has too many words"
     if template.needs and template.needs not in words:
         return answers.needs(template.needs)
     return None
