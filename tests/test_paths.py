@@ -21,7 +21,7 @@ TRAIN = ("train", "hn", "--world", "steps=2", "batch=8", "precision=fp32", "benc
 COMMANDS = {
     "generate negatives": (
         ("generate", "negatives", "captions.csv", "--workers", "1", "-o", "pairs.parquet"),
-        *("", 14, 37),
+        *("", 14, 36),
     ),
     "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 23, 57),
     "a training step": ((*TRAIN, "out=out"), "gradients", 12, 14),

@@ -7,13 +7,12 @@ are exported from their rooms as they are; the calls below open files and choose
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from counterpoint._util.errors import CounterpointError, NotFoundError, missing_extra
 from counterpoint._util.progress import Progress, Quiet, shown
@@ -36,24 +35,18 @@ if TYPE_CHECKING:
     from counterpoint.scoring import DualEncoder, Model
     from counterpoint.training import Sweep, Trained
 
-P = ParamSpec("P")
-T = TypeVar("T")
 RunLike = Run | str | Path
 Bars = Progress | Literal["auto"] | None
 _AUTO: Final = "auto"
 
 
-def _with_extras(call: Callable[P, T]) -> Callable[P, T]:
-    """A call that names the extra to install where a package is missing."""
-
-    @functools.wraps(call)
-    def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return call(*args, **kwargs)
-        except ModuleNotFoundError as error:
-            raise missing_extra(error) or error from None
-
-    return run
+@contextmanager
+def _extras() -> Iterator[None]:
+    """Where a package is missing, the extra to install is named."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
 
 
 def load_runs(
@@ -97,7 +90,7 @@ def compare(
     return load_run(a).compare(b, protocol=protocol, resamples=resamples, margin=margin)
 
 
-@_with_extras
+@_extras()
 def report(
     runs: RunLike | Iterable[RunLike],
     out: str | Path,
@@ -129,7 +122,7 @@ def report(
     return place
 
 
-@_with_extras
+@_extras()
 def publish(
     runs: RunLike | Iterable[RunLike],
     out: str | Path,
@@ -160,7 +153,7 @@ def publish(
     return Path(out)
 
 
-@_with_extras
+@_extras()
 def board(
     runs: RunLike | Iterable[RunLike],
     out: str | Path,
@@ -188,7 +181,7 @@ def verify(run: RunLike, model: str | None = None, *, resamples: int = RESAMPLES
     return check(load_run(run), model, resamples=resamples)
 
 
-@_with_extras
+@_extras()
 def doctor(benchmark: str | Path, **options: Any) -> Health:
     """The health of a benchmark: what is missing, what is broken, what its words give away."""
     from counterpoint.evaluation import examine
@@ -196,7 +189,7 @@ def doctor(benchmark: str | Path, **options: Any) -> Health:
     return examine(str(benchmark), **options)
 
 
-@_with_extras
+@_extras()
 def load_model(
     id: str,
     *,
@@ -218,7 +211,7 @@ def load_model(
     return model
 
 
-@_with_extras
+@_extras()
 def generate(
     kind: Literal["negatives", "positives"],
     captions: str | Path,
@@ -289,7 +282,7 @@ def generate(
         )
 
 
-@_with_extras
+@_extras()
 def refine(
     pairs: str | Path,
     out: str | Path,
@@ -327,7 +320,7 @@ def refine(
         )
 
 
-@_with_extras
+@_extras()
 def export(
     pairs: str | Path | Sequence[str | Path],
     out: str | Path,
@@ -359,7 +352,7 @@ def export(
     return {"rows": made, **left_out}
 
 
-@_with_extras
+@_extras()
 def export_vectors(
     model: str | DualEncoder | tuple[str, DualEncoder],
     benchmarks: str | Path | Sequence[str | Path],
@@ -397,7 +390,7 @@ def export_vectors(
         )
 
 
-@_with_extras
+@_extras()
 def train(
     recipe: str | Path, *, world: bool = False, progress: Bars = _AUTO, **changes: Any
 ) -> Trained | None:
@@ -416,7 +409,7 @@ def train(
         return run_recipe(chosen, None, bars)
 
 
-@_with_extras
+@_extras()
 def sweep(
     recipe: str | Path,
     grid: str | Path | None = None,
@@ -448,7 +441,7 @@ def sweep(
         )
 
 
-@_with_extras
+@_extras()
 def wise(
     base: str,
     tuned: str,

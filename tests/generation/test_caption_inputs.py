@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import tracemalloc
 from pathlib import Path
@@ -151,15 +150,6 @@ def test_named_columns_and_split(tmp_path: Path):
     name = write(tmp_path / "t.tsv", "k\tq\tp\tsplit\nu\ta b\ti.jpg\ttest\nv\tc\tj.jpg\tval\n")
     found = sources(name, caption="q", image="p", id="k", split="val")
     assert found == [SourceCaption("v", ImageRef("j.jpg"), "c")]
-
-
-def test_negclips_file(tmp_path: Path):
-    header = ["", "title", "filepath", "neg_caption", "neg_image"]
-    path = tmp_path / "train_neg_clip.tsv"
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file, delimiter="\t")
-        rows.writerows([header, ["0", "A yak.", "coco/1.jpg", "['A \"yak\".']", "[2, 3, 4]"]])
-    assert sources(str(path)) == [SourceCaption("0", ImageRef("coco/1.jpg"), "A yak.")]
 
 
 def test_images_inside_parquet_are_referred_to(tmp_path: Path):

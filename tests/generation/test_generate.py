@@ -406,12 +406,6 @@ def test_wrong_commands_are_one_sentence(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-def test_a_wrong_ending_is_refused_before_anything_is_made(file: Path, tmp_path: Path) -> None:
-    with raises("E-FILE-FORMAT", tmp_path / "out.csv"):
-        generate(open_captions(str(file)), SETTINGS, tmp_path / "out.csv", workers=1)
-    assert not (tmp_path / "out.csv.parts").exists()
-
-
 def test_prompts_are_shown_without_a_server(tmp_path: Path) -> None:
     command = ["generate", "negatives", "world:size=5", "-M", "llm/replace-obj", "--dry-run", "1"]
     result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "o.parquet")])

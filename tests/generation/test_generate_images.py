@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 import typer
 from errors import raises
-from hypothesis import given, strategies as st
-from support import FEW
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from counterpoint._util.progress import Quiet
@@ -27,10 +26,8 @@ from counterpoint.generation.images.candidates import (
     MARGIN,
     NOT_SHOWN,
     ImageChooser,
-    Judged,
     make_images,
     open_chooser,
-    pick,
 )
 from counterpoint.generation.images.world import ENTAILED, NOT_A_CAPTION, NOT_A_TEXT, WorldBackend
 from counterpoint.generation.pairs import (
@@ -164,19 +161,6 @@ def test_captions_as_written_in_files_are_read():
 NUMBERS = st.sampled_from([None, 0.0, 0.25, 0.5, 1.0])
 
 
-@FEW
-@given(st.lists(st.tuples(NUMBERS, st.sampled_from([-1.0, 0.0, 0.5])), max_size=4), NUMBERS)
-def test_the_best_above_the_margin_is_picked(said, least):
-    judged = [Judged(s, None if s is None else m) for s, m in said]
-    best = None
-    for number, (score, margin) in enumerate(judged):  # one after the other, as one would by hand
-        if score is None or (least is not None and not margin > least):
-            continue
-        if best is None or score > judged[best].score:
-            best = number
-    assert pick(judged, least) == best
-
-
 class Scorer:
     """Likes what it is told to like: scores by (image, text)."""
 
@@ -303,11 +287,6 @@ def test_images_that_cannot_be_scored_are_counted(tmp_path, work):
     assert [image["score"] for image in row["text_images"]] == [None, 1.0]
     [(why, number)] = counts.unscored.items()
     assert "gone.png: no such file" in why and number == 1
-
-
-def test_the_result_must_be_parquet(tmp_path):
-    with raises("E-FILE-FORMAT", tmp_path / "o.csv"):
-        make_images(pairs_file(tmp_path), tmp_path / "o.csv", world(), None)
 
 
 # --- the command line --------------------------------------------------------------------------

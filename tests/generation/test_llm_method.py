@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections import Counter
@@ -182,13 +181,6 @@ def test_a_repeated_caption_is_asked_about_once(endpoint: Endpoint) -> None:
     assert made[12] == made[0] and len(endpoint.asked) == 36
 
 
-@pytest.mark.slow
-def test_another_model_is_another_question(endpoint: Endpoint) -> None:
-    make("llm/swap-att", CAPTIONS[:2])
-    make("llm/swap-att", CAPTIONS[:2], model="n")
-    assert [a.body["model"] for a in questions(endpoint)] == ["m", "m", "n", "n"]
-
-
 # --- refusals ----------------------------------------------------------------------------------
 
 
@@ -289,14 +281,6 @@ def test_odd_captions_ask_nothing(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.slow
-def test_a_passing_fault_is_tried_again(endpoint: Endpoint) -> None:
-    """Which faults pass is the client's: models/test_api_faults.py."""
-    endpoint.faults.extend(["", "503", "cut", "reset"])
-    assert why(make("llm/replace-obj", CAPTIONS[:4])) == {"": 4}
-    assert not endpoint.faults and endpoint.answered == 12
-
-
-@pytest.mark.slow
 def test_what_does_not_pass_is_one_sentence(endpoint: Endpoint) -> None:
     for fault, words in [("500", "Error code: 500"), ("400", "rejects a request")]:
         before, endpoint.always_fault = len(endpoint.asked), fault
@@ -316,15 +300,6 @@ def test_a_hopeless_fault_keeps_what_was_answered(endpoint: Endpoint) -> None:
     answered = endpoint.answered
     assert why(make("llm/swap-obj")) == {"": 12}
     assert answered >= 6 and endpoint.answered - 12 <= 8  # those in flight at most
-
-
-@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_KEY"])
-def test_without_an_endpoint_it_says_what_is_missing(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.delenv(name)
-    with raises("E-VARIABLE-MISSING", name):
-        make("llm/swap-obj")
 
 
 def test_without_the_client_it_names_the_extra(
@@ -347,13 +322,6 @@ def test_a_model_that_thinks_is_given_room(endpoint: Endpoint) -> None:
     endpoint.thinks = False
     make("llm/swap-obj", CAPTIONS[:3])
     assert len(endpoint.asked) == 3
-
-
-def test_it_runs_inside_a_running_loop(endpoint: Endpoint) -> None:
-    async def notebook() -> list[Draft | Rejection]:
-        return make("llm/swap-obj", CAPTIONS[:2])
-
-    assert why(asyncio.run(notebook())) == {"": 2}
 
 
 def test_half_a_character_can_be_written(endpoint: Endpoint) -> None:

@@ -75,28 +75,6 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(pl.concat(read_pairs(path))) == 1
 
 
-def test_what_is_known_only_at_the_end_is_said_then(tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    def frames() -> object:
-        for _ in range(3):
-            seen.append(1)
-            yield tabulate([PAIR])
-
-    write_pairs(tmp_path / "p.parquet", frames(), lambda: {"rows": len(seen)})  # type: ignore[arg-type]
-    assert read_about(tmp_path / "p.parquet") == {"rows": 3}
-
-
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    def broken() -> object:
-        yield tabulate([PAIR])
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_pairs(tmp_path / "p.parquet", broken(), {})  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with raises("E-FILE-FORMAT", tmp_path / "p.csv"):
         write_pairs(tmp_path / "p.csv", [], {})

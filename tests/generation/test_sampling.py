@@ -76,11 +76,6 @@ def test_no_key_has_more_than_its_share(drawn, of_type, of_word, of_edit, seed):
     assert counted == left_out
 
 
-def test_without_a_cap_all_is_kept():
-    groups = made([(0, 0, 1)] * 20)
-    assert kept(groups, {}) == (groups, Counter())
-
-
 def test_another_seed_draws_other_texts():
     groups = made([(n % 3, 0, 1 + n % 3) for n in range(60)] + [(0, 0, 1)] * 60)
     draws = [{group.source for group in kept(groups, {"word": 0.4}, seed)[0]} for seed in range(3)]

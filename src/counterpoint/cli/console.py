@@ -5,15 +5,14 @@ Results go to standard output, everything else to standard error.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
 
@@ -197,25 +196,25 @@ def plainly(verb: Callable[P, None], *, resumes: bool = False) -> Callable[P, No
     `resumes` says whether the same command, given again, goes on where this one was stopped.
     COUNTERPOINT_TRACEBACK=1 shows the traceback of what is explained here.
     """
+    return _explained(resumes)(verb)
 
-    @functools.wraps(verb)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            verb(*args, **kwargs)
-        except (BrokenPipeError, typer.Exit, SystemExit):
+
+@contextmanager
+def _explained(resumes: bool) -> Iterator[None]:
+    try:
+        yield
+    except (BrokenPipeError, typer.Exit, SystemExit):
+        raise
+    except BaseException as error:  # a panic of compiled code is no Exception
+        if status := stop_status(error):
+            told = "what was computed is kept, the same command goes on from there"
+            errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
+            raise typer.Exit(status) from None
+        known = error if isinstance(error, CounterpointError) else explain(error)
+        if known is None or os.environ.get("COUNTERPOINT_TRACEBACK"):
             raise
-        except BaseException as error:  # a panic of compiled code is no Exception
-            if status := stop_status(error):
-                told = "what was computed is kept, the same command goes on from there"
-                errors.print(f"interrupted; {told if resumes else 'nothing was written'}.")
-                raise typer.Exit(status) from None
-            known = error if isinstance(error, CounterpointError) else explain(error)
-            if known is None or os.environ.get("COUNTERPOINT_TRACEBACK"):
-                raise
-            errors.print(f"error: {known} [{known.code}]", style="red", soft_wrap=True)
-            raise typer.Exit(1) from None
-
-    return run
+        errors.print(f"error: {known} [{known.code}]", style="red", soft_wrap=True)
+        raise typer.Exit(1) from None
 
 
 def print_json(rows: Sequence[dict[str, Any]]) -> None:

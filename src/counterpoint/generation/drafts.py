@@ -79,9 +79,10 @@ class TextSettings:
     keep_refused: bool = False
     plausible: str = SHIPPED
 
-    def ranker(self) -> Ranker | None:
+    @property
+    def ranking(self) -> str:
         """What ranks drafts: those of negatives only."""
-        return open_ranker(self.plausible) if self.kind == "negative" and self.methods else None
+        return self.plausible if self.kind == "negative" and self.methods else NONE
 
 
 class MadePairs(NamedTuple):
@@ -120,7 +121,7 @@ def make_by_rules(sources: Sequence[SourceCaption], settings: TextSettings) -> M
     counts: Counts = Counter()
     kept = readable(sources, counts)
     rules: list[Rule] = [RULES.get(name) for name in settings.methods]
-    words, ranker = Vocabulary(settings.doubtful), settings.ranker()
+    words, ranker = Vocabulary(settings.doubtful), open_ranker(settings.ranking)
     versions = {rule.name: _version(rule, words, ranker) for rule in rules}
     pairs: list[Pair] = []
     captions = zip(kept, tagged(source.caption for source in kept), strict=True)

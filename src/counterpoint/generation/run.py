@@ -46,6 +46,7 @@ from counterpoint.generation.drafts import (
     TextSettings,
     is_model,
     make_by_rules,
+    open_ranker,
     readable,
     seed_of,
 )
@@ -237,7 +238,7 @@ def generate(
     if engine != "local":
         check_engine(engine)
     require_parquet(out)  # now, not after all the work
-    about = _about(captions, settings, writers)
+    about = _about(captions, settings, writers, _words(settings))
     with reserved(out):
         if out.exists():
             return _made_before(out, about)
@@ -268,9 +269,12 @@ def generate(
 
 
 def _about(
-    captions: Captions, settings: TextSettings, writers: Sequence[ChatMethod]
+    captions: Captions,
+    settings: TextSettings,
+    writers: Sequence[ChatMethod],
+    versions: tuple[str, str, str],
 ) -> dict[str, Any]:
-    words, language, plausibility = _words(settings)
+    words, language, plausibility = versions
     return {
         "input": captions.name,
         "fingerprint": captions.fingerprint,
@@ -287,7 +291,7 @@ def _about(
 
 def _words(settings: TextSettings) -> tuple[str, str, str]:
     """The versions of everything that rules look up."""
-    ranker = settings.ranker()
+    ranker = open_ranker(settings.ranking)
     words = Vocabulary(settings.doubtful).version
     return words, language_version(), ranker.version if ranker else ""
 
