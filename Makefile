@@ -48,12 +48,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Counterpoint needs Python 3.11 or newer; say which: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-# The install takes two to four minutes: torch from the package index brings its CUDA libraries.
+# The package alone: the bundled models run without torch.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	@echo "installing (torch is large: two to four minutes)"
-	$(PIP) install --quiet -c constraints.txt -e '.[models]'
+	@echo "installing (about a minute)"
+	$(PIP) install --quiet -c constraints.txt -e .
 	touch $@
 
+# With everything: torch from the package index brings its CUDA libraries.
 $(VENV)/installed-dev: $(VENV)/installed
+	@echo "installing what the tests need (torch is large: two to four minutes)"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
