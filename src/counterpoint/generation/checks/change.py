@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -251,28 +251,27 @@ def like(caption: str, text: str) -> str:
 def looks_alike(change: TextChange, _claim: Claim) -> str:
     """Rejects another initial or end, or a space or capital that the caption would not have."""
     caption, text = _look(change.caption), _look(change.text)
-    if caption != text:
-        if caption.shouts != text.shouts:
-            return "all capitals"
-        if caption.high != text.high and not _named(change):
-            return "initial capital"
-        if caption.final != text.final:
-            return "final mark"
-        if caption.blanks != text.blanks:
-            return "blanks"
-    return "capital inside" if not text.shouts and _capital_inside(change) else ""
-
-
-class _Look(NamedTuple):
-    shouts: bool
-    high: bool
-    final: str
-    blanks: tuple[bool, ...]
+    for (fault, mine), its in zip(caption.items(), text.values(), strict=True):
+        if mine != its and (fault != "initial capital" or not _named(change)):
+            return fault
+    return "capital inside" if not text["all capitals"] and _capital_inside(change) else ""
 
 
 @lru_cache(maxsize=4096)
-def _look(text: str) -> _Look:
-    return _Look(_shouts(text), _starts_high(text), _final(text), _blanks(text))
+def _look(text: str) -> Mapping[str, object]:
+    """What has to be alike, by the fault if it is not."""
+    inner = text.strip()
+    return {
+        "all capitals": _shouts(text),
+        "initial capital": _starts_high(text),
+        "final mark": text.rstrip()[len(text.rstrip().rstrip(_MARKS)) :],
+        "blanks": (
+            inner != text and text[:1].isspace(),
+            inner != text and text[-1:].isspace(),
+            "  " in inner,
+            bool(_STRAY.search(inner)),
+        ),
+    }
 
 
 def _named(change: TextChange) -> bool:
@@ -292,23 +291,6 @@ def _capital_inside(change: TextChange) -> bool:
     plain = {word for word in old.raw[1:] if word[0].islower()}
     plain.add(old.raw[0].casefold() if old.raw else "")
     return any(word.casefold() not in own and word.casefold() in plain for word in high)
-
-
-def _blanks(text: str) -> tuple[bool, ...]:
-    """Where a text has unusual spaces."""
-    inner = text.strip()
-    return (
-        inner != text and text[:1].isspace(),
-        inner != text and text[-1:].isspace(),
-        "  " in inner,
-        bool(_STRAY.search(inner)),
-    )
-
-
-def _final(text: str) -> str:
-    """The marks at the end."""
-    body = text.rstrip()
-    return body[len(body.rstrip(_MARKS)) :]
 
 
 def _first_letter(text: str) -> int:

@@ -11,7 +11,7 @@ No text can show that what was added is not in the image. Three things make it i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from random import Random
 from typing import Final, NamedTuple
@@ -114,32 +114,12 @@ def is_new(thing: str, said: Said) -> bool:
     if not _LIKELY.get(thing, frozenset()).isdisjoint(said.words):
         return False
     words = thing.split()
-    parts = [
-        word for word in words if word not in WORDS.addition_frame
-    ] or words  # "pink" by itself counts
-    return not any(part[:_START] in said.starts or _is_said(part, said.listed) for part in parts)
-
-
-def _is_said(part: str, listed: frozenset[str]) -> bool:
-    same, different = _compared(part)
-    if not same.isdisjoint(listed):
-        return True
-    for word in listed - different:
-        if lexicon.may_be_same(word, part):
-            same.add(word)
-            return True
-        different.add(word)
-    return False
-
-
-@cache
-def _compared(part: str) -> tuple[set[str], set[str]]:
-    """The words that it was compared with: those that may be the same, and the others.
-
-    Sets, because a caption asks for twenty words of its image at once.
-    """
-    del part
-    return set(), set()
+    # "pink" by itself counts
+    parts = [word for word in words if word not in WORDS.addition_frame] or words
+    return not any(
+        part[:_START] in said.starts or any(lexicon.may_be_same(word, part) for word in said.listed)
+        for part in parts
+    )
 
 
 # --- things -------------------------------------------------------------------------------------
@@ -178,11 +158,8 @@ def _is_solid(noun: str) -> bool:
 
 def _can_be_followed(sentence: Sentence, phrase: Range) -> bool:
     """Whether a phrase may come behind the first one: not in "a man and", "a group of"."""
-    tokens, end = sentence.tokens, phrase[1]
-    if end >= len(tokens) or tokens[phrase[0]].tag not in ("DT", "CD", "NN", "NNS", "JJ"):
-        return False
-    after = tokens[end]
-    if "alone" in sentence.lemmas:
+    first, after = sentence.tokens[phrase[0]], sentence.at(phrase[1])
+    if first.tag not in ("DT", "CD", "NN", "NNS", "JJ") or "alone" in sentence.lemmas:
         return False
     return after.pos in ("VERB", "AUX") and after.tag != "VBN"
 
@@ -196,8 +173,8 @@ def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
     if "inside" in sentence.lemmas or len(outside) > 1 or on_water:
         return  # bananas among branches: neither what is on a table nor what is in a street
     phrases = scenes[0].phrases if scenes else ()
-    tokens = [token.lower for token in sentence.tokens]
-    taken = {word for word in ("and", "with", "near", "next", "under") if word in tokens}
+    frames = ("and", "with", "near", "next", "under")
+    taken = {token.lower for token in sentence.tokens}.intersection(frames)
     last = fitting.kinds_of(sentence.name_of(end - 1))
     for phrase, thing in phrases:
         start = phrase.partition(" ")[0]
@@ -210,11 +187,9 @@ def _at_end(sentence: Sentence, end: int) -> Iterator[Option]:
 
 
 def _attributes(sentence: Sentence) -> Iterator[Option]:
-    tokens = sentence.tokens
     for noun in sentence.things():
         start = sentence.whole(noun)[0]
-        before = tokens[start - 1] if start else None
-        if before is None or before.tag not in ("DT", "CD", "PRP$"):
+        if sentence.at(start - 1).tag not in ("DT", "CD", "PRP$"):
             continue  # it has an adjective, or no article to carry one
         if not WORDS.abstract.isdisjoint(sentence.lemmas[start:noun]):
             continue  # "an orange couple shelves"

@@ -19,12 +19,6 @@ _CHANCES: Final = 3  # two words that should have met so often, and never did, d
 
 
 @lru_cache(_KNOWN)
-def is_noun(name: str) -> bool:
-    """Whether the lexicon has it as a noun."""
-    return bool(lexicon.meanings(name, "NOUN"))
-
-
-@lru_cache(_KNOWN)
 def fields_of(word: str, pos: str) -> frozenset[str]:
     return frozenset(meaning.field for meaning in lexicon.meanings(word, pos))
 
@@ -176,20 +170,19 @@ def places_for(word: str, noun: str, subject: str, verb: str) -> Iterator[str]:
     """Prepositions that say something else of a thing ("a cat on a table") and are possible."""
     found = [m for m in lexicon.meanings(word, "ADP") if m.field == "place"]
     heads = [m.head for m in sorted(found, key=lambda meaning: word not in meaning.words)]
-    for other, nouns in _PLACES.get(heads[0], {}).items() if heads else ():
-        moves = heads[0] in ("up", "down", "toward", "away from", "into", "out of")
-        if not is_any(noun, nouns) or (not moves and verb and verb not in WORDS.staying):
-            continue
+    if not heads or (is_any(noun, WORDS.homes) and not is_any(subject, WORDS.movable)):
+        return  # "a sink next to a bathroom"
+    moves = heads[0] in ("up", "down", "toward", "away from", "into", "out of")
+    if verb and not moves and verb not in WORDS.staying:
+        return
+    person, large = is_any(subject, WORDS.people), is_any(subject, WORDS.large_kinds)
+    for_people = {"on": WORDS.ridden, "under": WORDS.shelter}
+    for other, nouns in _PLACES.get(heads[0], {}).items():
         carried = other in ("on", "under", "inside", "above", "below")
-        if carried and is_any(subject, WORDS.large_kinds):
+        if not is_any(noun, nouns) or (carried and large):
             continue
-        if other == "on" and is_any(subject, WORDS.people) and not is_any(noun, WORDS.ridden):
-            continue
-        if other == "under" and is_any(subject, WORDS.people) and not is_any(noun, WORDS.shelter):
-            continue
-        if is_any(noun, WORDS.homes) and not is_any(subject, WORDS.movable):
-            continue  # "a sink next to a bathroom"
-        yield other
+        if not person or other not in for_people or is_any(noun, for_people[other]):
+            yield other
 
 
 # --- what people and animals do ----------------------------------------------------------------

@@ -261,7 +261,7 @@ def _attributes(sentence: Sentence) -> list[Choice]:
         noun = sentence.noun_described(i)
         name = sentence.name_of(noun) if noun >= 0 else sentence.said_of(i)
         slot = Slot((i, i + 1), sentence.lemmas[i], "ADJ", "att", name)
-        known = noun >= 0 or fitting.is_noun(name)
+        known = noun >= 0 or lexicon.meanings(name, "NOUN")
         if not name or not known or _is_name(sentence, slot):
             continue
         found += [
