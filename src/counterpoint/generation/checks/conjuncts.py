@@ -36,18 +36,9 @@ class Exchange(NamedTuple):
     marks: Part
 
     @property
-    def bare_before(self) -> Part:
-        return bare_end(self.before)
-
-    @property
-    def joint(self) -> Part:
-        """What joins the two, without the determiners of the second."""
-        return bare_end(self.between)
-
-    @property
     def starts_with_mark(self) -> bool:
         """Whether a mark stands before the first part and its determiner."""
-        return is_mark(self.marks[len(self.bare_before)])
+        return is_mark(self.marks[len(bare_end(self.before))])
 
     @property
     def is_closed(self) -> bool:
@@ -57,7 +48,12 @@ class Exchange(NamedTuple):
     @property
     def is_started(self) -> bool:
         """Whether the second part has an article or a number of its own."""
-        return len(bare_start(self.second)) < len(self.second) or self.between != self.joint
+        return self.has_article or len(bare_start(self.second)) < len(self.second)
+
+    @property
+    def has_article(self) -> bool:
+        """Whether a determiner of the second part stands before it."""
+        return not WORDS.determiners.isdisjoint(self.between[-1:])
 
 
 def find_exchange(before: Part, old: Part, new: Part, after: Part, marks: Part) -> Exchange | None:
@@ -132,7 +128,7 @@ def is_verbal(part: Part) -> bool:
 def two_adjectives(change: Exchange) -> bool:
     return (
         len(change.first) == len(change.second) == 1
-        and change.between == change.joint
+        and not change.has_article
         and role(change.first[0]) == role(change.second[0]) == "adjective"
     )
 
@@ -177,10 +173,10 @@ def _adjectives(change: Exchange) -> bool:
 def _keep_their_words(change: Exchange) -> bool:
     """Whether no article, number, modifier or last noun may be said of both."""
     first, second = bare_start(change.first), bare_start(change.second)
-    if len(second) < len(change.second) or change.between != change.joint:
+    if len(second) < len(change.second) or change.has_article:
         return True  # "a white toilet and a sink"
     own = change.first[: len(change.first) - len(first)]
-    before = own or change.before[len(change.bare_before) :]
+    before = own or change.before[len(bare_end(change.before)) :]
     numbered = any(role(word) == "number" for word in before or change.before[-1:])
     if numbered or (len(first) > 1) != (len(second) > 1):
         return False  # "two dogs and cats", "a white toilet and sink", "street and traffic lights"
@@ -193,7 +189,7 @@ def _keep_their_words(change: Exchange) -> bool:
 
 def _starts(change: Exchange) -> bool:
     """Whether the first phrase is the start of what is joined."""
-    left, bare = change.before, change.bare_before
+    left, bare = change.before, bare_end(change.before)
     if not bare or change.starts_with_mark:
         return True
     if {lively(change.first), lively(change.second)} == {True, False}:
@@ -222,7 +218,7 @@ def _ends(change: Exchange) -> bool:
     right = change.after
     if change.is_closed or right[0] in WORDS.coordinators:
         return True
-    bare = change.bare_before
+    bare = bare_end(change.before)
     if bare:  # "a table with a cup and a plate on it"; not "with a lid and a sink behind it"
         there = len(right) == 2 and right[1] in ("it", "them") and bare[-1] in WORDS.having
         around = right[0] in WORDS.prepositions and not change.is_started
@@ -240,9 +236,9 @@ def _ends(change: Exchange) -> bool:
 
 def _clauses(change: Exchange) -> bool:
     """ "a dog on a bed and a cat on a chair": all of the caption, and each has what is its own."""
-    closed = not change.bare_before and not change.after
+    closed = not bare_end(change.before) and not change.after
     started = change.first[0] in WORDS.determiners or bool(change.before)
-    other = change.second[0] in WORDS.determiners or change.between != change.joint
+    other = change.second[0] in WORDS.determiners or change.has_article
     own = all(
         any(role(word) in ("verb", "preposition") for word in part)
         for part in (change.first, change.second)

@@ -21,6 +21,7 @@ from counterpoint.cases import shared_ends
 from counterpoint.generation.checks.change import Part, TextChange
 from counterpoint.generation.checks.conjuncts import (
     Exchange,
+    bare_end,
     bare_start,
     find_exchange,
     is_mark,
@@ -50,7 +51,7 @@ def _may_start(change: Exchange) -> bool:
     """May the first part be a whole conjunct at its left end?"""
     if is_verbal(change.first) and is_verbal(change.second):
         return True  # "a man wearing glasses and holding a bottle"
-    left, bare = change.before, change.bare_before
+    left, bare = change.before, bare_end(change.before)
     if not bare or is_mark(change.marks[len(left)]):
         return True
     if left != bare and two_adjectives(change):
@@ -58,7 +59,7 @@ def _may_start(change: Exchange) -> bool:
     kind = "verb" if bare[-1] in WORDS.frames else role(bare[-1])
     if kind in ("noun", "adjective", "number"):
         # "a black dog and a cat": black moves. "a black dog and cat": perhaps both were black.
-        return change.between == change.joint and left == bare
+        return not change.has_article and left == bare
     mixed = {lively(change.first), lively(change.second)} == {True, False}
     # "a boy on a skateboard and a girl": the girl is no part of what the boy is on.
     return not mixed or bare[-1] in WORDS.frames - {"of"}
@@ -77,7 +78,7 @@ def _may_end(change: Exchange) -> bool:
     if word in WORDS.prepositions or kind in _AFTER_PHRASE:
         return word != "of"
     # "a dog and cat bed"; "a man and a child hold hands", where "hold" looks like a noun
-    own = change.between != change.joint
+    own = change.has_article
     return not own and len(bare_start(change.first)) == len(bare_start(change.second)) == 1
 
 
@@ -85,7 +86,7 @@ _AFTER_PHRASE: Final = ("joint", "auxiliary", "adverb", "side", "pronoun", "verb
 
 
 def judge_symmetric(change: Exchange) -> Same | None:
-    left = change.bare_before
+    left = bare_end(change.before)
     if left and left[-1] not in WORDS.frames:
         return None  # "holding a kitten next to a fence": what is held would change
     if left[-1:] == ("of",) and not WORDS.pictures.issuperset(left[-2:-1]):
@@ -99,7 +100,7 @@ def judge_symmetric(change: Exchange) -> Same | None:
         if not _may_be_of_both(change.after[0]):
             return None
         sure = False
-    sure = sure and bool(symmetric(change.joint))
+    sure = sure and bool(symmetric(bare_end(change.between)))
     return Same("symmetric" if sure else "perhaps symmetric", sure)
 
 
@@ -112,7 +113,7 @@ def _may_be_of_both(word: str) -> bool:
 
 def _both_may(change: Exchange) -> bool:
     """Whether each could do what the other does: a ball does not play with a girl."""
-    core = _relation(change.joint)
+    core = _relation(bare_end(change.between))
     alive = {lively(change.first), lively(change.second)}
     if symmetric(core):
         return True
@@ -187,7 +188,7 @@ def reordered(change: TextChange) -> Same | None:
     if _fronted(exchange):
         return Same("same phrase", True)
     for wider, gaps in _widened(exchange):
-        joint, same = wider.joint, None
+        joint, same = bare_end(wider.between), None
         if _joins_conjuncts(joint, gaps, exchange.first):
             if _may_start(wider) and _may_end(wider):
                 return CONJUNCTS if stand_alone(wider) else PERHAPS_CONJUNCTS
