@@ -2,104 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from random import Random
 
-THINGS = [
-    "dog",
-    "cat",
-    "horse",
-    "man",
-    "woman",
-    "boy",
-    "girl",
-    "bus",
-    "truck",
-    "bicycle",
-    "bench",
-    "table",
-    "chair",
-    "couch",
-    "laptop",
-    "cup",
-    "plate",
-    "pizza",
-    "banana",
-    "umbrella",
-    "kite",
-    "surfboard",
-    "skateboard",
-    "train",
-    "airplane",
-    "giraffe",
-    "elephant",
-    "zebra",
-    "bird",
-    "tree",
-    "car",
-    "boat",
-    "sign",
-    "clock",
-    "vase",
-    "bottle",
-    "hat",
-    "shirt",
-    "book",
-    "phone",
-    "bear",
-    "sheep",
-    "cow",
-    "apple",
-    "orange",
-]
-PLACES = [
-    "beach",
-    "kitchen",
-    "street",
-    "field",
-    "park",
-    "room",
-    "bathroom",
-    "road",
-    "river",
-    "mountain",
-    "garden",
-    "sidewalk",
-    "station",
-    "store",
-    "fence",
-    "wall",
-]
-ADJECTIVES = [
-    "red",
-    "blue",
-    "white",
-    "black",
-    "green",
-    "yellow",
-    "brown",
-    "big",
-    "large",
-    "small",
-    "little",
-    "old",
-    "young",
-    "tall",
-    "long",
-    "wooden",
-    "wet",
-    "dirty",
-    "open",
-    "empty",
-    "striped",
-    "happy",
-]
+_WORDS = tomllib.loads(Path(__file__).with_name("caption_words.toml").read_text("utf-8"))
+THINGS, PLACES, ADJECTIVES = (_WORDS[name].split() for name in ("things", "places", "adjectives"))
 NUMBERS = ["two", "three", "four", "five", "several"]
-RELATIONS = [
-    *["on", "under", "near", "behind", "above", "beside"],
-    "next to",
-    "in front of",
-    "on top of",
-]
+RELATIONS = ["on", "under", "near", "behind", "above", "beside"]
+RELATIONS += ["next to", "in front of", "on top of"]
 VERBS = ["holding", "riding", "watching", "wearing", "carrying", "eating", "pulling"]
 POSTURES = ["sitting", "standing", "walking", "lying", "running", "waiting"]
 
