@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -214,99 +214,45 @@ def _several_negatives(truth: Array) -> Array:
     return _captions_only(truth) & ((~truth).sum(axis=2) > 1).any(axis=1)
 
 
+def _of(
+    values: Function,
+    chance: Callable[[Array], Array] | None,
+    better: Literal["higher", "lower"] | None,
+    applies: Callable[[Array], Array],
+    **more: Any,
+) -> Metric:
+    """The metric of a function, under its name."""
+    return Metric(values.__name__, values, chance, better, applies, **more)
+
+
 _ALL: Final[tuple[AnyMetric, ...]] = (
-    Metric(
-        "original_accuracy",
-        definitions.original_accuracy,
-        chances.original,
-        "higher",
-        _caption_choice,
-        main=True,
+    _of(definitions.original_accuracy, chances.original, "higher", _caption_choice, main=True),
+    _of(definitions.augmented_accuracy, chances.augmented, "higher", _with_positives, main=True),
+    *(
+        _of(values, chance, "lower", _with_positives, main=main, partition=True)
+        for values, chance, main in (
+            (definitions.brittleness, chances.brittle, True),
+            (definitions.brittle_original_above, chances.brittle_original_above, False),
+            (definitions.brittle_original_below, chances.brittle_original_below, False),
+            (definitions.negative_above_both, chances.negative_above, False),
+            (definitions.tied, chances.zero, False),
+        )
     ),
-    Metric(
-        "augmented_accuracy",
-        definitions.augmented_accuracy,
-        chances.augmented,
-        "higher",
-        _with_positives,
-        main=True,
+    *(
+        _of(values, chance, "higher", applies, main=True)
+        for values, chance, applies in (
+            (definitions.image_to_text, chances.every_image, _choosing_images),
+            (definitions.text_to_image, chances.every_caption, _several_images),
+            (definitions.group, chances.by_counting(definitions.group), _one_rendering),
+            (
+                definitions.original_group,
+                chances.by_orders(definitions.firsts),
+                _rendered_and_reworded,
+            ),
+            (definitions.augmented_group, chances.by_orders(np.ones_like), _rendered_and_reworded),
+        )
     ),
-    Metric(
-        "brittleness",
-        definitions.brittleness,
-        chances.brittle,
-        "lower",
-        _with_positives,
-        main=True,
-        partition=True,
-    ),
-    Metric(
-        "brittle_original_above",
-        definitions.brittle_original_above,
-        chances.brittle_original_above,
-        "lower",
-        _with_positives,
-        partition=True,
-    ),
-    Metric(
-        "brittle_original_below",
-        definitions.brittle_original_below,
-        chances.brittle_original_below,
-        "lower",
-        _with_positives,
-        partition=True,
-    ),
-    Metric(
-        "negative_above_both",
-        definitions.negative_above_both,
-        chances.negative_above,
-        "lower",
-        _with_positives,
-        partition=True,
-    ),
-    Metric("tied", definitions.tied, chances.zero, "lower", _with_positives, partition=True),
-    Metric(
-        "image_to_text",
-        definitions.image_to_text,
-        chances.every_image,
-        "higher",
-        _choosing_images,
-        main=True,
-    ),
-    Metric(
-        "text_to_image",
-        definitions.text_to_image,
-        chances.every_caption,
-        "higher",
-        _several_images,
-        main=True,
-    ),
-    Metric(
-        "group",
-        definitions.group,
-        chances.by_counting(definitions.group),
-        "higher",
-        _one_rendering,
-        main=True,
-    ),
-    Metric(
-        "original_group",
-        definitions.original_group,
-        chances.by_orders(definitions.firsts),
-        "higher",
-        _rendered_and_reworded,
-        main=True,
-    ),
-    Metric(
-        "augmented_group",
-        definitions.augmented_group,
-        chances.by_orders(np.ones_like),
-        "higher",
-        _rendered_and_reworded,
-        main=True,
-    ),
-    Metric(
-        "image_brittleness",
+    _of(
         definitions.image_brittleness,
         chances.image_brittle,
         "lower",
@@ -324,20 +270,14 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
             ("text_to_image_1", definitions.text_to_image_1),
         )
     ),
-    Metric(
-        "group_matching",
-        definitions.group_matching,
-        chances.matching,
-        "higher",
-        _matched,
-    ),
+    _of(definitions.group_matching, chances.matching, "higher", _matched),
     *(
-        Metric(name, function, chance, "higher", _few_images, main=True, questions=True)
-        for name, function, chance in (
-            ("answer_accuracy", definitions.answer_accuracy, chances.answer),
-            ("question_accuracy", definitions.question_accuracy, chances.question),
-            ("image_accuracy", definitions.image_accuracy, chances.image),
-            ("all_answers", definitions.all_answers, chances.all_answers),
+        _of(values, chance, "higher", _few_images, main=True, questions=True)
+        for values, chance in (
+            (definitions.answer_accuracy, chances.answer),
+            (definitions.question_accuracy, chances.question),
+            (definitions.image_accuracy, chances.image),
+            (definitions.all_answers, chances.all_answers),
         )
     ),
     *(
@@ -403,8 +343,7 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
     PooledMetric("auroc", pooled.auroc, 0.5, "higher", _few_images),
     PooledMetric("calibration_error", pooled.calibration_error, None, "lower", _few_images),
     PooledMetric("true_below_threshold", pooled.true_below_threshold, None, "lower", _few_images),
-    Metric(
-        "text_only_accuracy",
+    _of(
         definitions.text_only_accuracy,
         chances.one_third,
         "higher",
@@ -412,32 +351,14 @@ _ALL: Final[tuple[AnyMetric, ...]] = (
         main=True,
         texts=True,
     ),
-    Metric(
-        "tie_rate", definitions.tie_rate, chances.zero, "lower", _caption_choice, partition=True
-    ),
-    Metric(
-        "mean_score_original",
-        definitions.mean_score_original,
-        None,
-        None,
-        _caption_choice,
-        unit="score",
-    ),
-    Metric(
-        "mean_score_positive",
-        definitions.mean_score_positive,
-        None,
-        None,
-        _with_positives,
-        unit="score",
-    ),
-    Metric(
-        "mean_score_negative",
-        definitions.mean_score_negative,
-        None,
-        None,
-        _caption_choice,
-        unit="score",
+    _of(definitions.tie_rate, chances.zero, "lower", _caption_choice, partition=True),
+    *(
+        _of(values, None, None, applies, unit="score")
+        for values, applies in (
+            (definitions.mean_score_original, _caption_choice),
+            (definitions.mean_score_positive, _with_positives),
+            (definitions.mean_score_negative, _caption_choice),
+        )
     ),
 )
 METRICS: Final = {metric.name: metric for metric in _ALL}
