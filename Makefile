@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles the few files that it imports: compiling all of them took half of the install.
+INSTALL := $(PIP) install --quiet --no-compile -c constraints.txt
 
 .PHONY: demo test test-fast check docs format bench clean browser
 
@@ -51,11 +53,11 @@ $(VENV)/bin/python:
 # The package alone: the bundled models run without torch.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "installing (about a minute)"
-	$(PIP) install --quiet -c constraints.txt -e .
+	$(INSTALL) -e .
 	touch $@
 
 # With everything: torch from the package index brings its CUDA libraries.
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "installing what the tests need (torch is large: two to four minutes)"
-	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[dev]'
 	touch $@
