@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -255,6 +256,7 @@ def test_every_link_leads_somewhere_inside_the_site(site: Path) -> None:
 
 def test_a_page_says_how_much_was_counted(site: Path) -> None:
     assert "<h2>120 cases</h2>" in (site / "benchmarks/bench.html").read_text()
+    assert "counterpoint board check runs/good" in (site / "models/good.html").read_text()
     assert "<h2>16 queries</h2>" in (site / "benchmarks/retrieval-mine.html").read_text()
 
 
@@ -292,7 +294,11 @@ def test_names_are_text_and_stay_in_the_folder(site: Path) -> None:
     for file in site.rglob("*.html"):
         page = Page(file)
         assert page.tags.count("script") == 1 and HOSTILE not in page.text
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in (site / "index.html").read_text()
+    text = (site / "index.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    titles = re.findall(r"<g><title>(.*?)</title>", text)  # of the points of the figure
+    assert any("bench, good: augmented accuracy" in title for title in titles)
+    assert any("NegCLIP (published)" in title for title in titles)
 
 
 def test_nothing_of_the_machine_is_in_the_site(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_case_that_a_run_lacks_is_not_held_against_it(tmp_path):
     picked = {choice.kind: choice.found["replace/obj"] for choice in chosen}
     assert picked == {"brittle": [1], "failed": [3]}
     assert said == ["The models disagree: there is no such case beside the brittle ones."]
-    one, two = opposed(found, ("a", "b"), count=9)[0]
+    one, two = opposed(found, 9, ("a", "b"))[0]
     assert (one.title, one.found) == ("Only a is right", {"replace/obj": [1]})
     assert (two.title, two.found) == ("Neither is right", {"replace/obj": [3]})
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 from annotate_support import TOKEN, at, client, database, form_of, send
-from campaigns import answer_all, campaign, opened, outcome, rightly
-from sqlalchemy import select, text
+from campaigns import campaign, outcome
+from sqlalchemy import select
 from typer.testing import CliRunner
 
 from counterpoint.cli.campaign import app as commands
@@ -17,7 +17,7 @@ from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import find_campaign
 from counterpoint.studio.annotate.exporting import answers_csv
 from counterpoint.studio.annotate.pages import progress_of
-from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing, open_database
+from counterpoint.studio.database import Annotator, Answer, Flag, Item, Showing
 
 __all__ = ["client", "database"]  # fixtures
 
@@ -137,22 +137,6 @@ def test_the_command_line_counts_them(client, database, tmp_path):
     send(client, first, skip="1", note="blurred")
     done = CliRunner().invoke(commands, ["results", "c", "--db", str(tmp_path / "studio.db")])
     assert "1 skipped, 1 flagged by annotators" in done.output
-
-
-def test_a_database_of_an_older_version_keeps_everything(tmp_path):
-    database = opened(tmp_path)
-    campaign(database, "world-bi:size=2", "image-to-text", checks=0.2)
-    answer_all(database, rightly)
-    before = csv_rows(database)
-    # As it was before skips, flags and instructions.
-    database.write(lambda session: session.execute(text("DROP TABLE flag")))
-    strip = "UPDATE campaign SET settings = json_remove(settings, '$.instructions')"
-    database.write(lambda session: session.execute(text(strip)))
-    database.close()
-    database = open_database(str(tmp_path / "studio.db"))
-    assert csv_rows(database) == before and len(before) > 8
-    assert outcome(database).remarks == []
-    database.close()
 
 
 # --- attention checks ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import DESKTOP, PHONE, chromium, served, visit
-from studio_runs import MARKUP, TOKEN, studio, write_runs
+from studio_runs import TOKEN, studio, write_runs
 
 __all__ = ["chromium", "visit"]  # fixtures
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -92,14 +92,6 @@ def test_it_works_without_javascript(visit, base):
     assert "q=st" in page.url and titles(page)
     page.locator(".case .title a").first.click()
     assert page.locator("table.heat tbody").count() == 2
-
-
-def test_captions_with_markup_are_shown_and_not_run(page, base):
-    page.goto(f"{base}/browse?benchmark=odd")
-    assert MARKUP in page.locator(".captions").inner_text()
-    page.locator(".case .title a").click()
-    assert MARKUP in page.locator(".captions").inner_text()
-    assert page.evaluate("window.caught") is None
 
 
 def test_scores_can_be_read_on_their_shades(page, base):

@@ -130,12 +130,10 @@ def new(
     from counterpoint.studio.annotate import CampaignDesign, Order, SourceSelection, make_campaign
 
     try:
-        settings = CampaignDesign(
-            overlap, checks, seed, _read(instructions) if instructions else "", fixed
-        )
+        text = _read(instructions) if instructions else ""
+        settings = CampaignDesign(overlap, checks, seed, text, fixed)
         wanted = SourceSelection(limit, seed, data, images, benchmark, against)
-        order = Order(name, source, kind, settings, annotators, wanted)
-        made = make_campaign(database, order)
+        made = make_campaign(database, Order(name, source, kind, settings, annotators, wanted))
     finally:
         database.close()
     for reason, count in made.left_out.items():
@@ -246,16 +244,14 @@ def results(
 
 
 def _save(found: CampaignResults, human: Path | None, out: Path | None) -> None:
-    if human:
-        from counterpoint.runs import save_run
-        from counterpoint.studio.annotate import human_run
+    from counterpoint.runs import save_run
+    from counterpoint.studio.annotate import export, human_run
 
+    if human:
         run = save_run(human_run(found), human)
         missing = f", {counted(run.left_out, 'case')} without an answer" if run.left_out else ""
         remark(f"saved {human}{missing}")
     if out:
-        from counterpoint.studio.annotate import export
-
         written = export(found, out)
         remark(f"saved {out}: {counted(written.rows, 'row')}")
         for reason, count in written.left_out.items():
@@ -263,26 +259,12 @@ def _save(found: CampaignResults, human: Path | None, out: Path | None) -> None:
 
 
 def _agreement_rows(found: CampaignResults) -> list[dict[str, object]]:
-    """A row a pair, then one for all: JSON has no NaN, so a missing kappa is null."""
-
-    def number(value: float) -> float | None:
-        return None if value != value else value
-
+    """A row a pair, then one for all: a missing kappa is null."""
     rows: list[dict[str, object]] = []
-    for measure in found.agreement:
-        rows += [
-            {"on": measure.what, "a": p.a, "b": p.b, "items": p.items, "kappa": number(p.kappa)}
-            for p in measure.pairs
-        ]
-        rows.append(
-            {
-                "on": measure.what,
-                "mean_kappa": number(measure.mean),
-                "fleiss": number(measure.fleiss),
-                "fleiss_items": measure.fleiss_items,
-                "alpha": number(measure.alpha),
-            }
-        )
+    for on in found.agreement:
+        pairs = ({"a": p.a, "b": p.b, "items": p.items, "kappa": p.kappa} for p in on.pairs)
+        whole = {"mean_kappa": on.mean, "fleiss": on.fleiss, "fleiss_items": on.fleiss_items}
+        rows += [{"on": on.what, **row} for row in (*pairs, {**whole, "alpha": on.alpha})]
     return rows
 
 
@@ -293,13 +275,7 @@ def _compared_rows(found: CampaignResults) -> list[dict[str, object]]:
         return []
     first, second = found.campaign.source["sides"]
     return [
-        {
-            "group": row.group,
-            "in": row.what,
-            first: row.first,
-            second: row.second,
-            "tie": row.ties,
-        }
+        {"group": row.group, "in": row.what, first: row.first, second: row.second, "tie": row.ties}
         for row in comparison(found)
     ]
 
@@ -316,20 +292,18 @@ def _print(found: CampaignResults) -> None:
     )
     for row in _compared_rows(found):
         group, what, *sides = row.items()
-        said = ", ".join(f"{name} {count}" for name, count in sides)
-        say(f"{group[1]}, better in {what[1]}: {said}")
+        counts = ", ".join(f"{name} {count}" for name, count in sides)
+        say(f"{group[1]}, better in {what[1]}: {counts}")
     if found.remarks:
         output.print(f"{found.skipped:,} skipped, {found.flagged:,} flagged by annotators")
-    for measure in found.agreement:
-        say(f"agreement on {measure.what}")
-        for pair in measure.pairs:
-            say(
-                f"  {pair.a} and {pair.b}: kappa {number(pair.kappa)} over "
-                f"{counted(pair.items, 'item')}"
-            )
+    for on in found.agreement:
+        say(f"agreement on {on.what}")
+        for pair in on.pairs:
+            items = counted(pair.items, "item")
+            say(f"  {pair.a} and {pair.b}: kappa {number(pair.kappa)} over {items}")
         say(
-            f"  mean kappa {number(measure.mean)}, Fleiss {number(measure.fleiss)}, "
-            f"Krippendorff's alpha {number(measure.alpha)}"
+            f"  mean kappa {number(on.mean)}, Fleiss {number(on.fleiss)}, "
+            f"Krippendorff's alpha {number(on.alpha)}"
         )
     for person in found.people:
         if person.checks:

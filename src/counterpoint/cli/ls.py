@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from counterpoint.cli.console import AsJson, output, print_json
-
-if TYPE_CHECKING:
-    from counterpoint.benchmarks import Benchmark
-
 
 _PACKAGES = {"vlm": ("transformers", "accelerate", "sentencepiece", "openai")}
 _ONLY_JSON = ("images", "ids", "chance", "paper", "licence", "note")  # too much for a terminal
@@ -76,48 +72,35 @@ def _benchmarks() -> list[dict[str, str]]:
 
     broken = BENCHMARKS.broken()
     found = [BENCHMARKS.get(name) for name in BENCHMARKS.names() if name not in broken]
-    own = Benchmark(
-        "FILE.jsonl",
-        "your own cases (see docs/concepts/cases.md)",
-        "any",
-        "strict",
-        lambda _: read_cases("FILE.jsonl"),
-        ids="those of the file",
-    )
+    about = ("FILE.jsonl", "your own cases (see docs/concepts/cases.md)", "any", "strict")
+    own = Benchmark(*about, lambda _: read_cases("FILE.jsonl"), ids="those of the file")
     rows = [
         {
             "id": b.id,
             "shape": b.shape,
             "cases": "" if b.count is None else f"{b.count:,}",
             "protocol": b.protocol,
-            "what": b.summary
-            + (f" (options: {_options(b)})" if b.defaults else "")
-            + (f" [{b.note}]" if b.note else ""),
-            "images": b.images,
-            "ids": b.ids,
-            "chance": b.chance,
-            "paper": b.paper,
-            "licence": b.licence,
-            "note": b.note,
+            "what": b.summary + _options(b.defaults) + (f" [{b.note}]" if b.note else ""),
+            **{name: getattr(b, name) for name in _ONLY_JSON},
         }
         for b in (*found, own)
     ]
     return _with_broken(rows, broken)
 
 
-def _options(benchmark: Benchmark) -> str:
-    return ", ".join(f"{key}={value}" for key, value in benchmark.defaults.items())
+def _options(defaults: Mapping[str, Any]) -> str:
+    known = ", ".join(f"{key}={value}" for key, value in defaults.items())
+    return f" (options: {known})" if known else ""
 
 
 def _methods() -> list[dict[str, str]]:
     from counterpoint.generation import RULES, methods
 
     broken = RULES.broken()
-    rows = [
-        {"id": m.name, "makes": " and ".join(f"{k}s" for k in m.kinds), "what": m.summary}
-        | {"needs": m.needs}
-        for m in methods(without=broken)
-    ]
+    rows = []
+    for m in methods(without=broken):
+        makes = " and ".join(f"{kind}s" for kind in m.kinds)
+        rows.append({"id": m.name, "makes": makes, "what": m.summary, "needs": m.needs})
     return _with_broken(rows, broken)
 
 
@@ -126,14 +109,13 @@ def _models() -> list[dict[str, str]]:
 
     known = {id.partition(":")[0] for id in EXAMPLES}
     broken = FAMILIES.broken()
-    plugins = [name for name in FAMILIES.names() if name not in {*known, *broken}]
     rows = [
         {"id": id, "what": example.what, "needs": _needs(example.extra)}
         for id, example in EXAMPLES.items()
     ]
-    own = "from an installed plug-in"
-    rows += [{"id": f"{name}:...", "what": own, "needs": ""} for name in plugins]
-    return _with_broken(rows, broken)
+    plugins = [name for name in FAMILIES.names() if name not in {*known, *broken}]
+    about = {"what": "from an installed plug-in", "needs": ""}
+    return _with_broken([*rows, *({"id": f"{name}:...", **about} for name in plugins)], broken)
 
 
 def _with_broken(rows: list[dict[str, str]], broken: Mapping[str, str]) -> list[dict[str, str]]:

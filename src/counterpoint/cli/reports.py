@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -377,7 +378,7 @@ def board(
     with progress_bars() as bars:
         options = BoardOptions(title=title, called=names, made=made_now(), progress=bars)
         made = make_board(load_runs(given, progress=bars), out, options)
-    values = counted(sum(1 for _ in made.every_value), "published value")
+    values = counted(len(made.every_value), "published value")
     models = counted(len(made.material.runs), "model")
     say(
         f"wrote {out}: {models}, {counted(len(made.benchmarks), 'benchmark')}, {values}; "
@@ -398,22 +399,12 @@ def _check(paths: list[Path], data: Path | None, as_json: bool) -> None:
             found.append(check_submission(folder, data=data))
             advance(1)
     if as_json:
-        print_json([_as_row(one) for one in found])
+        print_json([{**asdict(one), "folder": str(one.folder)} for one in found])
     else:
         for one in found:
             _print(one, compared=data is not None)
     if any(one.differences for one in found):
         raise typer.Exit(1)
-
-
-def _as_row(one: Submission) -> dict[str, Any]:
-    return {
-        "folder": str(one.folder),
-        "model": one.model,
-        "numbers": one.numbers,
-        "differences": list(one.differences),
-        "notes": list(one.notes),
-    }
 
 
 def _print(one: Submission, *, compared: bool) -> None:

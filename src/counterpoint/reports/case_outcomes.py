@@ -116,7 +116,7 @@ def telling(
 
 
 def opposed(
-    found: Outcomes, names: tuple[str, str], count: int
+    found: Outcomes, count: int, names: tuple[str, str]
 ) -> tuple[list[ExampleKind], list[str]]:
     """For the two runs of a comparison: what only one of them gets right."""
     if len(found.runs) < 2:

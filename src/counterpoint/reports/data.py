@@ -50,16 +50,12 @@ def shared(runs: Sequence[Run]) -> Shared:
     """What is called alike without its folder gets a number, so that it stays apart."""
     models = _names(run.model for run in runs)
     benchmarks = _names(name for run in runs for name in run.parts)
-    made = [
-        Run(
-            models[run.model],
-            {benchmarks[name]: _part(benchmarks[name], part) for name, part in run.parts.items()},
-            _cleaned(run.manifest),
-            run.folder,
-        )
-        for run in runs
-    ]
-    return Shared(made, models, benchmarks)
+    clean = []
+    for run in runs:
+        parts = (_part(benchmarks[name], part) for name, part in run.parts.items())
+        named = {part.benchmark: part for part in parts}
+        clean.append(Run(models[run.model], named, _cleaned(run.manifest), run.folder))
+    return Shared(clean, models, benchmarks)
 
 
 def _names(names: Iterable[str]) -> dict[str, str]:
@@ -186,20 +182,13 @@ def parts_of(material: ReportData) -> dict[tuple[str, str], str]:
     """By label and benchmark what was counted, where that is a part or not what most runs have."""
     found = {}
     for benchmark, several in material.benchmarks.items():
-        sizes = {one.label: _size(one) for one in several}
-        usual = max(several, key=lambda one: (not sizes[one.label], _fellows(one, several)))
+        sizes = {s.label: part_size(s.part, s.run.manifest.get("options", {})) for s in several}
+        alike = {s.label: sum(not _other(each, s) for each in several) for s in several}
+        usual = max(several, key=lambda one: (not sizes[one.label], alike[one.label]))
         for one in several:
             if said := sizes[one.label] or _other(one, usual):
                 found[one.label, benchmark] = said
     return found
-
-
-def _size(one: ScoredPart) -> str:
-    return part_size(one.part, one.run.manifest.get("options", {}))
-
-
-def _fellows(one: ScoredPart, several: list[ScoredPart]) -> int:
-    return sum(not _other(each, one) for each in several)
 
 
 def _other(one: ScoredPart, usual: ScoredPart) -> str:

@@ -24,6 +24,7 @@ from counterpoint.metrics import ALL, GALLERY_METRICS, changed_words, is_baselin
 from counterpoint.models.blind import SCORERS, BagOfWords
 from counterpoint.reports.case_outcomes import ExampleKind, Outcomes, blind_right, outcomes, telling
 from counterpoint.reports.data import ReportData, ScoredPart, without_folders
+from counterpoint.reports.provenance import Notice
 from counterpoint.reports.ranking import competing, score
 
 # --- small copies of images ---------------------------------------------------------------------
@@ -57,6 +58,17 @@ class Album:
     lost: int = 0
     full: int = 0
     _made: dict[tuple[ImageRef, str], Thumbnail] = field(default_factory=dict)
+
+    @property
+    def notices(self) -> list[Notice]:
+        found = []
+        if self.lost:
+            found.append(
+                f"Images of examples that could not be read: {self.lost:,}; each says why."
+            )
+        if self.full:
+            found.append(f"Images of examples left out to keep the page small: {self.full:,}.")
+        return [Notice(text) for text in found]
 
     def picture(self, ref: ImageRef, root: Path | None) -> Thumbnail:
         if ref.text is not None:

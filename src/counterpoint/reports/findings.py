@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import NormalDist
 
 from counterpoint.metrics import (
@@ -78,11 +79,10 @@ def findings(
 ) -> Findings:
     """Of a report, or with the differences that were found of the two runs of a comparison."""
     benchmarks = list(_benchmarks(material, numbers))
-    differences = list(_differences(material, found or ()))
-    each = {b.name: _sentences(b, alone=found is not None) for b in benchmarks}
-    each = {name: sentences for name, sentences in each.items() if sentences}
+    brittle = {b.name: _most_brittle(b) for b in benchmarks}
     if found is not None:
-        return Findings([*differences, *(s for sentences in each.values() for s in sentences)], {})
+        return Findings([*_differences(material, found), *chain(*brittle.values())], {})
+    each = {b.name: [_best(b), *brittle[b.name]] for b in benchmarks}
     if len(benchmarks) == 1:
         return Findings(next(iter(each.values())), {})
     return Findings([*_best_overall(benchmarks), *_most_brittle_overall(benchmarks)], each)
@@ -103,13 +103,6 @@ def _benchmarks(material: ReportData, numbers: Sequence[RankedRow]) -> Iterator[
 # --- one benchmark -----------------------------------------------------------------------------
 
 
-def _sentences(benchmark: _Benchmark, *, alone: bool) -> list[str]:
-    """Who is best (unless differences say it already), and who is brittle."""
-    best = [] if alone else [_best(benchmark)]
-    brittle = _most_brittle(benchmark)
-    return best if brittle is None else [*best, brittle]
-
-
 def _best(benchmark: _Benchmark) -> str:
     """One model is best only where it is above chance: else none is, or none can be ranked."""
     first, *near = benchmark.best
@@ -128,20 +121,19 @@ def _best(benchmark: _Benchmark) -> str:
     return f"{first.model} is best on {benchmark.name}: {said}{rest}."
 
 
-def _most_brittle(benchmark: _Benchmark) -> str | None:
-    """None if the benchmark has no positives beside its originals."""
+def _most_brittle(benchmark: _Benchmark) -> list[str]:
+    """Nothing if the benchmark has no positives beside its originals."""
     mine = benchmark.brittleness
     if not mine:
-        return None
+        return []
     worst, least = (choose(mine, key=lambda n: n.value) for choose in (max, min))
-    said = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
+    loss = f"{_value(worst)}, {_loss(benchmark, worst.model)}"
     if len(mine) == 1:
-        return f"The brittleness of {worst.model} is {said}."
+        return [f"The brittleness of {worst.model} is {loss}."]
     if worst.value == least.value:
-        return f"The models are equally brittle: {worst.model} {said}."
-    return (
-        f"{_superlative(worst, mine)}: {said}; {least.model} is the least brittle: {_value(least)}."
-    )
+        return [f"The models are equally brittle: {worst.model} {loss}."]
+    best = f"{least.model} is the least brittle: {_value(least)}"
+    return [f"{_superlative(worst, mine)}: {loss}; {best}."]
 
 
 def _superlative(worst: RankedRow, others: Sequence[RankedRow]) -> str:
@@ -280,10 +272,9 @@ def _against_chance(number: RankedRow, among: int = 1) -> str:
 
 def meanings(metrics: Sequence[str]) -> dict[str, str]:
     """What each of the metrics means, under the headings of the table."""
-    return {heading(metric): _meaning(metric) for metric in metrics}
-
-
-def _meaning(metric: str) -> str:
-    known = METRICS[metric]
-    described = known.values.__doc__ if isinstance(known, Metric) else None
-    return METRIC_MEANINGS.get(metric) or " ".join((described or "").split())
+    found = {}
+    for metric in metrics:
+        known = METRICS[metric]
+        described = (isinstance(known, Metric) and known.values.__doc__) or ""
+        found[heading(metric)] = METRIC_MEANINGS.get(metric) or " ".join(described.split())
+    return found

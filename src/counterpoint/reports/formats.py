@@ -11,7 +11,7 @@ from typing import Any, Final
 from counterpoint.metrics import PART_MARK, TIES_MARK, TIES_NOTE, depends_on_ties, intervals_note
 from counterpoint.reports.data import part_notes
 from counterpoint.reports.ranking import RankedRow, one_line
-from counterpoint.reports.table import ColumnHead, ModelTable, TableCell, TableLine, Tables
+from counterpoint.reports.table import ColumnHead, ModelTable, TableCell, Tables
 
 _COLUMNS: Final = (
     *("model", "benchmark", "group", "metric", "value", "ci_low", "ci_high", "n", "part"),
@@ -58,9 +58,10 @@ def as_markdown(tables: Tables) -> str:
 
 
 def _markdown_sheet(sheet: ModelTable) -> str:
+    over = [head for head in sheet.heads for _ in head.metrics]
     heads = [
         f"{markdown_text(head.title)} {column}{_size(head)}<sup>{head.footnote}</sup>"
-        for head, column in _over(sheet)
+        for head, column in zip(over, sheet.columns, strict=True)
     ]
     lines = [["model", *heads], ["---", *("---:" for _ in heads)]]
     for line in sheet.lines:
@@ -120,7 +121,14 @@ def _latex_sheet(sheet: ModelTable, footnotes: dict[str, str]) -> str:
         start += width
     arrows = (r" $\downarrow$" if lower else "" for lower in sheet.lower)
     names = [f"{_latex(c)}{arrow}" for c, arrow in zip(sheet.columns, arrows, strict=True)]
-    lines = [
+    lines = []
+    for line in sheet.lines:
+        if line.kind in ("chance", "published human") and r"\midrule" not in lines:
+            lines.append(r"\midrule")
+        lines.append(f"{_latex(line.name)} & {' & '.join(map(_latex_cell, line.cells))} \\\\")
+    legend = _legend(sheet.metrics, r"\textbf{bold}", r"\underline{underlined}")
+    legend = legend.replace("95%", r"95\%").replace("±", r"$\pm$")
+    table = [
         r"\begin{table}",
         r"\centering",
         rf"\begin{{tabular}}{{l{'r' * len(sheet.columns)}}}",
@@ -129,14 +137,14 @@ def _latex_sheet(sheet: ModelTable, footnotes: dict[str, str]) -> str:
         " ".join(rules),
         f"Model & {' & '.join(names)} \\\\",
         r"\midrule",
-        *_latex_lines(sheet.lines),
+        *lines,
         r"\bottomrule",
         r"\end{tabular}",
-        rf"\caption{{{' '.join([_latex_legend(sheet), *_latex_notes(sheet, footnotes)])}}}",
+        rf"\caption{{{' '.join([legend, *_latex_notes(sheet, footnotes)])}}}",
         r"\end{table}",
         *(f"% {one_line(note)}" for note in ties_notes([sheet])[1:]),
     ]
-    return "\n".join(lines)
+    return "\n".join(table)
 
 
 def _latex_notes(sheet: ModelTable, footnotes: dict[str, str]) -> list[str]:
@@ -144,17 +152,6 @@ def _latex_notes(sheet: ModelTable, footnotes: dict[str, str]) -> list[str]:
     protocols = [f"${{}}^{{{mark}}}$ {_latex(footnotes[mark])}." for mark in used]
     notes = [*sheet_parts([sheet]), *ties_notes([sheet])[:1]]  # numbers of ties are comments
     return [*map(_latex, notes), *protocols]
-
-
-def _latex_lines(lines: Sequence[TableLine]) -> list[str]:
-    found, apart = [], False
-    for line in lines:
-        if line.kind in ("chance", "published human") and not apart:
-            found.append(r"\midrule")
-            apart = True
-        cells = " & ".join(_latex_cell(cell) for cell in line.cells)
-        found.append(f"{_latex(line.name)} & {cells} \\\\")
-    return found
 
 
 def _latex_cell(cell: TableCell) -> str:
@@ -170,16 +167,6 @@ def _latex_cell(cell: TableCell) -> str:
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in one_line(text))
-
-
-def _latex_legend(sheet: ModelTable) -> str:
-    legend = _legend(sheet.metrics, r"\textbf{bold}", r"\underline{underlined}")
-    return legend.replace("95%", r"95\%").replace("±", r"$\pm$")
-
-
-def _over(sheet: ModelTable) -> list[tuple[Any, str]]:
-    columns = iter(sheet.columns)
-    return [(head, next(columns)) for head in sheet.heads for _ in head.metrics]
 
 
 def sheet_parts(sheets: Sequence[ModelTable]) -> list[str]:

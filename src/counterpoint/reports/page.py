@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from counterpoint._util.errors import RunError
 from counterpoint._util.progress import Progress, Quiet
@@ -21,6 +21,7 @@ from counterpoint.metrics import (
     intervals_note,
     is_baseline,
 )
+from counterpoint.reports.case_outcomes import opposed
 from counterpoint.reports.data import ReportData, Shared, gather, shared
 from counterpoint.reports.examples import BUDGET, COUNT, Album, examples
 from counterpoint.reports.figures.curves import line
@@ -39,9 +40,9 @@ from counterpoint.reports.formats import (
     ties_notes,
 )
 from counterpoint.reports.papers import beside_papers
-from counterpoint.reports.provenance import Notice, Provenance, notices, page_facts, run_facts
+from counterpoint.reports.provenance import Provenance, facts_of, notices, page_facts
 from counterpoint.reports.ranking import RankedRow, is_main, numbers_of
-from counterpoint.reports.table import Tables, besides, sides as sides_of, tables
+from counterpoint.reports.table import Tables, besides, sides, tables
 from counterpoint.runs import Run, compare, differences_note
 
 if TYPE_CHECKING:
@@ -67,13 +68,16 @@ class ReportOptions:
 
 def report_tables(runs: Sequence[Run], options: ReportOptions | None = None) -> Tables:
     """The table alone, for `formats`."""
-    return _numbers(shared(_baselines_last(runs)), options or ReportOptions())[1]
+    return _numbers(_shared(runs), options or ReportOptions())[1]
 
 
 def report_page(runs: Sequence[Run], options: ReportOptions) -> str:
     """The HTML of a report."""
-    material, made = _numbers(shared(_baselines_last(runs)), options)
-    return _render(material, made, options, options.title or _title(material))
+    material, made = _numbers(_shared(runs), options)
+    several, benchmarks = len(material.runs), len(material.benchmarks)
+    title = "1 model" if several == 1 else f"{several} models"
+    title += f" on {'1 benchmark' if benchmarks == 1 else f'{benchmarks} benchmarks'}"
+    return _render(material, made, options, options.title or title)
 
 
 def report_text(runs: Sequence[Run], ending: str, options: ReportOptions) -> str:
@@ -102,9 +106,12 @@ def compare_page(
         advance(1)
     both = shared([a, b])
     material, made = _numbers(both, options)
-    one, two = material.labels
-    title = options.title or f"{one} and {two}"
+    title = options.title or " and ".join(material.labels)
     return _render(material, made, options, title, both.differences(found))
+
+
+def _shared(runs: Sequence[Run]) -> Shared:
+    return shared(sorted(runs, key=lambda run: is_baseline(run.model)))  # baselines last
 
 
 def _numbers(given: Shared, options: ReportOptions) -> tuple[ReportData, Tables]:
@@ -120,16 +127,6 @@ def _numbers(given: Shared, options: ReportOptions) -> tuple[ReportData, Tables]
     return material, tables(material, numbers, papers)
 
 
-def _baselines_last(runs: Sequence[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: is_baseline(run.model))
-
-
-def _title(material: ReportData) -> str:
-    runs, benchmarks = len(material.runs), len(material.benchmarks)
-    models = "1 model" if runs == 1 else f"{runs} models"
-    return f"{models} on {'1 benchmark' if benchmarks == 1 else f'{benchmarks} benchmarks'}"
-
-
 def _render(
     material: ReportData,
     made: Tables,
@@ -137,50 +134,42 @@ def _render(
     title: str,
     found: Sequence[Difference] | None = None,
 ) -> str:
-    from counterpoint.reports.case_outcomes import opposed
-
+    """`found` are the differences of two runs."""
     album = Album(options.image_bytes)
     drawn, omitted = figures(material, made.numbers, album, options.progress)
-    names = material.labels
-    shown = examples(
-        material,
-        album,
-        count=options.examples,
-        chooser=None
-        if found is None
-        else lambda outcomes, count: opposed(outcomes, (names[0], names[1]), count),
-        progress=options.progress,
-    )
-    sides: list[Any] = []
-    rows = difference_rows(found or ())
+    chooser = None
+    compared: dict[str, Any] = {"sides": [], "differences_note": "", "sides_csv": ""}
     if found is not None:
-        sides = sides_of(found, every=options.all_metrics)
-        drawn = [*gaps(found, (names[0], names[1])), *drawn]
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            title=title,
-            material=material,
-            notices=[*notices(material), *_picture_notices(album)],
-            findings=findings(material, made.numbers, found),
-            meanings=meanings(made.metrics),
-            part_notes=sheet_parts(made.whole),
-            ties_notes=ties_notes(made.whole),
-            ties_mark=TIES_MARK,
-            ties_meaning=TIES_NOTE,
-            tables=made,
-            table_csv=as_csv(made),
-            beside=besides(made.papers),
-            sides=sides,
-            differences_note="" if found is None else differences_note(found),
-            sides_csv=csv_text(list(rows[0]), rows) if rows else "",
-            figures=drawn,
-            omitted=omitted,
-            examples=shown,
-            page_facts=page_facts(options.made),
-            run_facts=run_facts(material),
-        )
+        a, b = material.labels
+        chooser = partial(opposed, names=(a, b))
+        rows = difference_rows(found)
+        compared = {
+            "sides": sides(found, every=options.all_metrics),
+            "differences_note": differences_note(found),
+            "sides_csv": csv_text(list(rows[0]) if rows else (), rows),
+        }
+        drawn = [*gaps(found, (a, b)), *drawn]
+    shown = examples(
+        material, album, count=options.examples, chooser=chooser, progress=options.progress
+    )
+    page = environment().get_template("report.html")
+    return page.render(
+        title=title,
+        material=material,
+        notices=[*notices(material), *album.notices],
+        findings=findings(material, made.numbers, found),
+        meanings=meanings(made.metrics),
+        part_notes=sheet_parts(made.whole),
+        ties_notes=ties_notes(made.whole),
+        tables=made,
+        table_csv=as_csv(made),
+        beside=besides(made.papers),
+        figures=drawn,
+        omitted=omitted,
+        examples=shown,
+        page_facts=page_facts(options.made),
+        run_facts={label: facts_of(run) for label, run in material.runs.items()},
+        **compared,
     )
 
 
@@ -191,36 +180,16 @@ def figures(
     progress: Progress | None = None,
 ) -> tuple[list[Drawn], list[Omitted]]:
     """All figures that the runs allow, and the reasons why the others are missing."""
-    advance = (progress or Quiet()).start("drawing figures", len(_MAKERS) + 1)
+    makers = (drop, brittle, forest, radar, densities, line, tradeoff, shuffles)
+    advance = (progress or Quiet()).start("drawing figures", len(makers) + 1)
     made: list[Made] = []
-    for maker in _MAKERS:
+    for maker in makers:
         made += maker(material, numbers)
         advance(1)
     made += samples(material, album)
     advance(1)
     drawn = [figure for figure in made if isinstance(figure, Drawn)]
     return drawn, [figure for figure in made if isinstance(figure, Omitted)]
-
-
-_MAKERS: Final[tuple[Callable[[ReportData, Sequence[RankedRow]], list[Made]], ...]] = (
-    drop,
-    brittle,
-    forest,
-    radar,
-    densities,
-    line,
-    tradeoff,
-    shuffles,
-)
-
-
-def _picture_notices(album: Album) -> list[Notice]:
-    found = []
-    if album.lost:
-        found.append(f"Images of examples that could not be read: {album.lost:,}; each says why.")
-    if album.full:
-        found.append(f"Images of examples left out to keep the page small: {album.full:,}.")
-    return [Notice(text) for text in found]
 
 
 @cache
@@ -237,6 +206,8 @@ def environment() -> Environment:
     )
     made.globals |= {
         "intervals_note": intervals_note,
+        "ties_mark": TIES_MARK,
+        "ties_meaning": TIES_NOTE,
         "part_mark": PART_MARK,
         "part_meaning": PART_NOTE,
     }

@@ -92,17 +92,13 @@ def _found(
             continue
         key = (check.group, check.metric, check.average, check.published)
         if key not in merged:
+            # Judged by the interval of our number in the table, if that is of the same average.
             number = ours.get((scored.label, check.benchmark, check.group, check.metric))
-            merged[key] = _judged(check, check.published, number)
+            verdict: Verdict = check.verdict if check.why else _OTHER_AVERAGE
+            if number is not None and abs(number.value - check.ours) < 1e-9:
+                interval = (number.value, number.ci_low, number.ci_high)
+                verdict = judge(*interval, check.published, check.rounding or 0.0, check.why)
+            merged[key] = replace(check, verdict=verdict)
         elif check.source not in (known := merged[key]).source:
             merged[key] = replace(known, source=f"{known.source}; {check.source}")
     return list(merged.values())
-
-
-def _judged(check: Check, published: float, number: RankedRow | None) -> Check:
-    """Judged by the interval of our number in the table, if that is of the same average."""
-    verdict: Verdict = check.verdict if check.why else _OTHER_AVERAGE
-    if number is not None and abs(number.value - check.ours) < 1e-9:
-        interval = (number.value, number.ci_low, number.ci_high)
-        verdict = judge(*interval, published, check.rounding or 0.0, check.why)
-    return replace(check, verdict=verdict)

@@ -44,40 +44,37 @@ class Fact:
 
 def page_facts(made: Provenance) -> list[Fact]:
     versions = {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES}
-    facts = [
-        Fact("command", recorded([without_folders(word) for word in made.command])),
-        Fact("created", made.created),
-        Fact("versions", _listed(versions)),
-    ]
-    return [fact for fact in facts if fact.value]
-
-
-def run_facts(material: ReportData) -> dict[str, list[Fact]]:
-    """By label. What a run does not say is left out."""
-    return {label: facts_of(run) for label, run in material.runs.items()}
+    return _known(
+        command=recorded([without_folders(word) for word in made.command]),
+        created=made.created,
+        versions=_listed(versions),
+    )
 
 
 def facts_of(run: Run) -> list[Fact]:
     manifest = run.manifest
-    facts = [
-        Fact("model", run.model),
-        Fact("folder", "" if run.folder is None else run.folder.name),
-        Fact("command", recorded(manifest.get("command"))),
-        Fact("created", _text(manifest.get("created"))),
-        Fact("options", _listed(manifest.get("options"))),
-        Fact("model fingerprint", _text(manifest.get("fingerprint"))),
-        Fact("versions", _listed(manifest.get("versions"))),
-        Fact("platform", _text(manifest.get("platform"))),
-        *(
-            Fact(f"SHA-256 of {name}", _text(digest))
-            for name, digest in _pairs(manifest.get("files"))
-        ),
-        *(
-            Fact(f"data hash of {name}", part.data_hash or part.cases.content_hash())
-            for name, part in run.parts.items()
-        ),
-    ]
-    return [fact for fact in facts if fact.value]
+    files = manifest.get("files")
+    digests = files if isinstance(files, dict) else {}
+    hashes = {name: p.data_hash or p.cases.content_hash() for name, p in run.parts.items()}
+    return _known(
+        **{
+            "model": run.model,
+            "folder": "" if run.folder is None else run.folder.name,
+            "command": recorded(manifest.get("command")),
+            "created": _text(manifest.get("created")),
+            "options": _listed(manifest.get("options")),
+            "model fingerprint": _text(manifest.get("fingerprint")),
+            "versions": _listed(manifest.get("versions")),
+            "platform": _text(manifest.get("platform")),
+            **{f"SHA-256 of {name}": _text(digest) for name, digest in digests.items()},
+            **{f"data hash of {name}": digest for name, digest in hashes.items()},
+        }
+    )
+
+
+def _known(**facts: str) -> list[Fact]:
+    """What is not said is left out."""
+    return [Fact(what, value) for what, value in facts.items() if value]
 
 
 def recorded(command: Any) -> str:
@@ -96,13 +93,12 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _pairs(values: Any) -> list[tuple[str, Any]]:
-    return list(values.items()) if isinstance(values, dict) else []
-
-
 def _listed(values: Any) -> str:
-    said = ((name, value) for name, value in _pairs(values) if value is not None)
-    return ", ".join(f"{name} {_text(value)}" for name, value in said)
+    pairs = values.items() if isinstance(values, dict) else ()
+    return ", ".join(f"{name} {_text(value)}" for name, value in pairs if value is not None)
+
+
+# --- notices ------------------------------------------------------------------------------------
 
 
 _NAMED: Final = 200  # left-out cases that the page names
@@ -116,21 +112,24 @@ class Notice:
     cases: tuple[tuple[str, str], ...] = ()
     more: int = 0
 
+    @classmethod
+    def naming(cls, text: str, cases: Sequence[tuple[str, str]]) -> Notice:
+        return cls(text, tuple(cases[:_NAMED]), max(0, len(cases) - _NAMED))
+
 
 def notices(material: ReportData) -> list[Notice]:
     """Cases and images left out, captions cut, benchmarks that were trained on, notes of models,
     and runs on different data."""
     told: dict[Notice, list[str]] = {}  # what holds of several runs is said once
     for label, run in material.runs.items():
-        for part in run.parts.values():
-            for notice in told_of(part):
-                told.setdefault(notice, []).append(label)
-        for note in _notes(run):
-            told.setdefault(Notice(note), []).append(label)
-    everyone = len(material.runs) > 1
+        info = run.manifest.get("model_info")
+        notes = info.get("notes", ()) if isinstance(info, dict) else ()
+        of_parts = [notice for part in run.parts.values() for notice in told_of(part)]
+        for notice in (*of_parts, *(Notice(str(note)) for note in notes)):
+            told.setdefault(notice, []).append(label)
     found = []
     for notice, labels in told.items():
-        whole = everyone and len(labels) == len(material.runs)
+        whole = len(labels) == len(material.runs) > 1
         who = "all runs" if whole else ", ".join(labels)
         found.append(replace(notice, text=f"{who}: {notice.text}"))
     return [*found, *_unlike(material)]
@@ -142,14 +141,14 @@ def told_of(part: Part) -> Iterator[Notice]:
     if part.trained_on:
         yield Notice(f"{where}, {part.trained_on}.")
     if part.absent:
-        yield _named(
+        yield Notice.naming(
             f"{where}, the data were not those of the published benchmark "
             f"({describe_absent(part.absent)}).",
             [(one.what, one.reason) for one in part.absent],
         )
     if part.left_out:
         total = len(part.left_out) + len(part.cases)
-        yield _named(
+        yield Notice.naming(
             f"{where}, {len(part.left_out):,} of {total:,} cases were left out "
             f"({count_reasons(part.left_out)}); the numbers are those of the other "
             f"{len(part.cases):,}.",
@@ -158,7 +157,7 @@ def told_of(part: Part) -> Iterator[Notice]:
     if part.left_out_images:
         lost = len(part.left_out_images)
         total = lost + int(part.cases.image_counts[gallery_rows(part.cases)].sum())
-        yield _named(
+        yield Notice.naming(
             f"{where}, {lost:,} of {total:,} images were left out, with the captions that are "
             f"theirs alone ({count_reasons(part.left_out_images)}).",
             part.left_out_images,
@@ -170,16 +169,6 @@ def told_of(part: Part) -> Iterator[Notice]:
         )
 
 
-def _named(text: str, cases: Sequence[tuple[str, str]]) -> Notice:
-    return Notice(text, tuple(cases[:_NAMED]), max(0, len(cases) - _NAMED))
-
-
-def _notes(run: Run) -> list[str]:
-    info = run.manifest.get("model_info")
-    notes = info.get("notes", ()) if isinstance(info, dict) else ()
-    return [str(note) for note in notes]
-
-
 def _unlike(material: ReportData) -> Iterator[Notice]:
     """Numbers in one column that do not measure the same thing."""
     for benchmark, several in material.benchmarks.items():
@@ -189,8 +178,7 @@ def _unlike(material: ReportData) -> Iterator[Notice]:
                 f"{benchmark}: the runs used different protocols ({names}); they are not tested "
                 "against each other."
             )
-        hashes = {scored.part.data_hash for scored in several if scored.part.data_hash}
-        if len(hashes) > 1:
+        if len({scored.part.data_hash for scored in several} - {""}) > 1:
             yield Notice(
                 f"{benchmark}: the runs were asked for different cases (see the data hashes "
                 "below); they are tested on the cases that both scored."

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from counterpoint.metrics import (
     is_baseline,
 )
 from counterpoint.reports.data import ReportData, ScoredPart
-from counterpoint.runs import Row, Run, compare, undefined
+from counterpoint.runs import Row, compare, undefined
 
 # --- how numbers and names are written ----------------------------------------------------------
 
@@ -90,11 +90,7 @@ class RankedRow(Row):
     p: float | None = None
 
 
-class _Place(NamedTuple):
-    """A column of the table: a metric of a group."""
-
-    group: str
-    metric: str
+_Place = tuple[str, str]  # a column of the table: a group and a metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +150,21 @@ def _benchmark_numbers(
     found: dict[tuple[str, str], dict[str, float]] = {}  # p by metric and model, then by group
     tests = [_in_family(family, ranked, resamples) for family in families]
     tests.append(_across(families, ranked, resamples))
-    for (place, model), p in (item for test in tests for item in test.items()):
-        found.setdefault((place.metric, model), {})[place.group] = p
+    for ((group, metric), model), p in (item for test in tests for item in test.items()):
+        found.setdefault((metric, model), {})[group] = p
     held = {key: holm_over_groups(of_groups) for key, of_groups in found.items()}
     for number in numbers:
-        models = ranked.get(_Place(number.group, number.metric), [])
-        mine = held.get((number.metric, number.model), {})
-        known = number.model in models
-        yield _with_standing(number, models, mine.get(number.group)) if known else number
+        models = ranked.get((number.group, number.metric), [])
+        known = held.get((number.metric, number.model), {}).get(number.group)
+        if number.model not in models:
+            yield number
+        elif number.model == models[0]:
+            yield replace(number, standing="best")
+        elif known is None:
+            yield replace(number, standing="untested")
+        else:
+            near: Standing = "" if known < 1 - LEVEL else "not separated"
+            yield replace(number, standing=near, p=known)
 
 
 def _ranked(numbers: list[RankedRow], rivals: set[str]) -> dict[_Place, list[str]]:
@@ -174,24 +177,16 @@ def _ranked(numbers: list[RankedRow], rivals: set[str]) -> dict[_Place, list[str
         metric = METRICS[number.metric]
         comparable = metric.better and not metric.median and not depends_on_ties(number)
         if number.model in rivals and comparable and not math.isnan(number.value):
-            found.setdefault(_Place(number.group, number.metric), []).append(number)
+            found.setdefault((number.group, number.metric), []).append(number)
+
+    def merit(number: RankedRow) -> float:
+        return number.value if METRICS[number.metric].better == "higher" else -number.value
+
     return {
-        place: [n.model for n in sorted(several, key=_merit, reverse=True)]
+        place: [n.model for n in sorted(several, key=merit, reverse=True)]
         for place, several in found.items()
         if len(several) > 1
     }
-
-
-def _merit(number: RankedRow) -> float:
-    return number.value if METRICS[number.metric].better == "higher" else -number.value
-
-
-def _with_standing(number: RankedRow, models: list[str], p: float | None) -> RankedRow:
-    if number.model == models[0]:
-        return replace(number, standing="best")
-    if p is None:
-        return replace(number, standing="untested")
-    return replace(number, standing="" if p < 1 - LEVEL else "not separated", p=p)
 
 
 def competing(scored: list[ScoredPart]) -> set[str]:
@@ -245,9 +240,9 @@ def _in_family(family: _Family, ranked: dict[_Place, list[str]], resamples: int)
     columns = {(run.label, metric.name): place for place, (run, metric) in enumerate(family.own)}
     contests: dict[str, list[tuple[_Place, list[str]]]] = {}
     for place, models in ranked.items():
-        mine = [model for model in models if (model, place.metric) in columns]
+        mine = [model for model in models if (model, place[1]) in columns]
         if len(mine) > 1 and mine[0] == models[0]:
-            contests.setdefault(place.group, []).append((place, mine))
+            contests.setdefault(place[0], []).append((place, mine))
     if not contests:
         return {}
     first = family.runs[0]
@@ -256,7 +251,7 @@ def _in_family(family: _Family, ranked: dict[_Place, list[str]], resamples: int)
         first.columns.clusters,
         first.members,
         {
-            group: [[columns[model, place.metric] for model in mine] for place, mine in several]
+            group: [[columns[model, place[1]] for model in mine] for place, mine in several]
             for group, several in contests.items()
         },
         first.averaging,
@@ -277,6 +272,7 @@ def _across(families: list[_Family], ranked: dict[_Place, list[str]], resamples:
     They cannot be flipped together, so each p is corrected for all pairs (Bonferroni).
     """
     family_of = {run.label: family for family in families for run in family.runs}
+    scored = {run.label: run for family in families for run in family.runs}
     wanted: dict[tuple[str, str], list[_Place]] = {}
     for place, (best, *others) in ranked.items():
         for other in others:
@@ -285,17 +281,15 @@ def _across(families: list[_Family], ranked: dict[_Place, list[str]], resamples:
     found: Ps = {}
     pooled = any(isinstance(m, PooledMetric) and not m.main for f in families for m in f.metrics)
     for (best, other), places in wanted.items():
-        a, b = (
-            next(run for run in family_of[label].runs if run.label == label)
-            for label in (best, other)
-        )
+        a, b = scored[best], scored[other]
         if a.protocol != b.protocol:
             continue
+        one, two = (replace(s.run, parts={s.part.benchmark: s.part}) for s in (a, b))
         try:
-            gaps = compare(_alone(a), _alone(b), a.protocol, resamples=resamples, main=not pooled)
+            gaps = compare(one, two, a.protocol, resamples=resamples, main=not pooled)
         except RunError:  # no case in common, or the cases of one id differ
             continue
-        p = {_Place(d.group, d.metric): d.p for d in gaps}
+        p = {(d.group, d.metric): d.p for d in gaps}
         for place in places:
             if place in p:
                 found[place, other] = min(1.0, p[place] * _pairs(ranked[place]))
@@ -304,7 +298,3 @@ def _across(families: list[_Family], ranked: dict[_Place, list[str]], resamples:
 
 def _pairs(models: Sequence[str]) -> float:
     return len(models) * (len(models) - 1) / 2
-
-
-def _alone(scored: ScoredPart) -> Run:
-    return replace(scored.run, parts={scored.part.benchmark: scored.part})

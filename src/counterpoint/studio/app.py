@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -65,7 +66,8 @@ def create_app(
     app.add_middleware(Shield, hosts=tuple(hosts))
     _add_errors(app, web)
     if (htmx := htmx_file()) is not None:
-        app.add_api_route("/static/htmx.js", _file(htmx), include_in_schema=False)
+        answer = partial(FileResponse, htmx, media_type="text/javascript")
+        app.add_route("/static/htmx.js", lambda request: answer())
     app.mount("/static", StaticFiles(directory=STATIC), "static")
     app.include_router(home_router(web, library))
     app.include_router(browse_router(web, library, gallery))
@@ -77,13 +79,6 @@ def create_app(
         app.include_router(annotator_router(web, database), prefix="/a")
         app.include_router(admin_router(web, database, library), prefix="/campaigns")
     return app
-
-
-def _file(path: Path) -> Callable[[], Awaitable[FileResponse]]:
-    async def send() -> FileResponse:
-        return FileResponse(path, media_type="text/javascript")
-
-    return send
 
 
 def _add_errors(app: FastAPI, web: Web) -> None:

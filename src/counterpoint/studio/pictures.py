@@ -43,8 +43,6 @@ _UPLOADS: Final = 40  # images
 
 
 class EncodedImage(NamedTuple):
-    """An encoded picture."""
-
     data: bytes
     media: str
 
@@ -82,9 +80,7 @@ class Gallery:
         except ImageError as error:
             if request.headers.get("accept", "").startswith("image/"):
                 return Response(_NOTHING, 404, media_type="image/svg+xml")
-            raise StudioError(
-                "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
-            ) from None
+            raise not_shown(error) from None
         mark = f'"{hashlib.sha256(found.data).hexdigest()[:20]}"'
         headers = {"Cache-Control": "private, max-age=300", "ETag": mark}
         if request.headers.get("if-none-match") == mark:
@@ -135,24 +131,18 @@ def accepted(data: bytes) -> bytes:
     if not data:
         raise StudioError("E-IMAGE-EMPTY", "The uploaded file is empty.", 400)
     if len(data) > MAX_BYTES:
-        raise StudioError(
-            "E-IMAGE-TOO-LARGE", f"The file is larger than {MAX_BYTES // 2**20} MB.", 413
-        )
+        raise _too_large(f"The file is larger than {MAX_BYTES // 2**20} MB.")
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise StudioError("E-IMAGE-TOO-LARGE", "The image has too many pixels.", 413) from None
+        raise _too_large("The image has too many pixels.") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
-        raise StudioError(
-            "E-IMAGE-TYPE", "Only PNG, JPEG and WebP images can be uploaded.", 400
-        ) from None
+        why = "Only PNG, JPEG and WebP images can be uploaded."
+        raise StudioError("E-IMAGE-TYPE", why, 400) from None
     if width * height > MAX_PIXELS:
-        raise StudioError(
-            "E-IMAGE-TOO-LARGE",
-            f"The image has {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} can be uploaded.",
-            413,
-        )
+        size = f"{width:,} x {height:,} pixels; at most {MAX_PIXELS:,} can be uploaded"
+        raise _too_large(f"The image has {size}.")
     if max(width, height) > MAX_RATIO * min(width, height):
         raise StudioError("E-IMAGE-NARROW", "The image is too narrow to be scaled.", 400)
     try:
@@ -165,6 +155,15 @@ def accepted(data: bytes) -> bytes:
     scaled = io.BytesIO()
     decoded.save(scaled, "JPEG", quality=95, subsampling=0)
     return scaled.getvalue()
+
+
+def _too_large(why: str) -> StudioError:
+    return StudioError("E-IMAGE-TOO-LARGE", why, 413)
+
+
+def not_shown(error: ImageError) -> StudioError:
+    """RequestError (404) for an image that cannot be read."""
+    return StudioError("E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404)
 
 
 class Uploads:

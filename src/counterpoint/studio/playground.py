@@ -39,6 +39,7 @@ from counterpoint.studio.pictures import (
     Gallery,
     Uploads,
     encoded,
+    not_shown,
 )
 from counterpoint.studio.security import StudioError
 from counterpoint.studio.web import (
@@ -53,7 +54,7 @@ from counterpoint.studio.web import (
     wants_fragment,
     whole_number,
 )
-from counterpoint.world import Edit, replacements
+from counterpoint.world import replacements
 
 _BATCH: Final = 64
 MAX_CAPTIONS: Final = 10
@@ -250,17 +251,11 @@ def choose(query: Mapping[str, str], library: Library, uploads: Uploads) -> Play
     return _scene(whole_number(query.get("scene", ""), SCENES, 1))
 
 
-def _scene(number: int) -> PlaygroundImage:
-    edit = _edit(number)
-    picture = Picture(ImageRef(world_reference(edit.scene)))
-    return PlaygroundImage(
-        picture, {"scene": number}, f"Drawn scene {number}", (edit.original,), number
-    )
-
-
 @lru_cache(maxsize=256)
-def _edit(number: int) -> Edit:
-    return next(replacements(number))
+def _scene(number: int) -> PlaygroundImage:
+    edit = next(replacements(number))
+    picture, label = Picture(ImageRef(world_reference(edit.scene))), f"Drawn scene {number}"
+    return PlaygroundImage(picture, {"scene": number}, label, (edit.original,), number)
 
 
 def _of_case(query: Mapping[str, str], library: Library) -> PlaygroundImage:
@@ -315,9 +310,7 @@ def try_router(web: Web, library: Library, gallery: Gallery, models: Models) -> 
         try:
             found = await gallery.in_turn(encode, request.query_params)
         except ImageError as error:
-            raise StudioError(
-                "E-IMAGE-UNAVAILABLE", f"The image cannot be shown: {error}", 404
-            ) from None
+            raise not_shown(error) from None
         headers = {"Cache-Control": "private, max-age=300"}
         return Response(found.data, media_type=found.media, headers=headers)
 
@@ -334,10 +327,11 @@ async def _uploaded(form: FormData, uploads: Uploads, gallery: Gallery) -> str:
 
 def _address(form: FormData, token: str) -> str:
     """Where the answer to a form is."""
-    given = {name: str(form.get(name, "")) for name in _IMAGE}
-    image: dict[str, Any] = {"upload": token} if token else given
-    if not token and form.get("draw"):
-        image = {"scene": whole_number(given["scene"], SCENES, 1)}
+    image: dict[str, Any] = {name: str(form.get(name, "")) for name in _IMAGE}
+    if token:
+        image = {"upload": token}
+    elif form.get("draw"):
+        image = {"scene": whole_number(image["scene"], SCENES, 1)}
     captions = read_captions(str(form.get("captions", "")))
     return _link(image, captions, [str(value) for value in form.getlist("model")])
 

@@ -5,7 +5,8 @@ Runs come from many machines, so their folders are removed and images are never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -32,6 +33,11 @@ from counterpoint.reports.ranking import RankedRow, Standing, alike, numbers_of
 from counterpoint.runs import Run
 
 Kind = Literal["compositionality", "retrieval", "classification", "grades"]
+_KINDS: Final[dict[str, Kind]] = {
+    GALLERY_METRICS[0]: "retrieval",
+    GALLERY_METRICS[1]: "classification",
+    "rank_correlation": "grades",
+}
 _OTHER: Final = "other/"  # printed in papers, and no benchmark
 _NO_MODELS: Final = ("Data set",)  # what published.csv says of the data themselves
 
@@ -121,14 +127,12 @@ class BoardData:
     @cached_property
     def published_models(self) -> list[str]:
         """The models of papers, those with the most values first."""
-        counts: dict[str, int] = {}
-        for value in self.every_value:
-            counts[value.model] = counts.get(value.model, 0) + 1
+        counts = Counter(value.model for value in self.every_value)
         return sorted(counts, key=lambda name: -counts[name])
 
     @property
-    def every_value(self) -> Iterable[PaperValue]:
-        return (value for mine in self.values.values() for value in mine)
+    def every_value(self) -> list[PaperValue]:
+        return [value for mine in self.values.values() for value in mine]
 
     @property
     def main_numbers(self) -> list[RankedRow]:
@@ -164,13 +168,8 @@ class BoardData:
         return [m for m in (main, "brittleness") if m in found] if main else sorted(found)[:1]
 
     def kind(self, benchmark: str) -> Kind:
-        found = self.columns(benchmark)
-        main = found[0] if found else ""
-        if main == GALLERY_METRICS[1]:
-            return "classification"
-        if main == "rank_correlation":
-            return "grades"
-        return "retrieval" if main == GALLERY_METRICS[0] else "compositionality"
+        [main] = self.columns(benchmark)[:1] or [""]
+        return _KINDS.get(main, "compositionality")
 
 
 def gather_board(
@@ -185,7 +184,10 @@ def gather_board(
     if not runs:
         return BoardData([], ReportData({}, {}), {}, Papers({}, {}), values)
     clean = shared(sorted(runs, key=lambda run: is_baseline(run.model)))
-    without = [_without_roots(run) for run in clean.runs]
+    without = []  # the folders of their images
+    for run in clean.runs:
+        parts = {n: replace(p, cases=p.cases.without_root()) for n, p in run.parts.items()}
+        without.append(replace(run, parts=parts))
     labels = _labels(without)
     folders = [run.folder.name if run.folder else run.model for run in without]
     names = names_apart([safe_name(folder) for folder in folders])
@@ -202,13 +204,6 @@ def gather_board(
     return BoardData(named, material, same, papers, values)
 
 
-def _without_roots(run: Run) -> Run:
-    parts = {
-        name: replace(part, cases=part.cases.without_root()) for name, part in run.parts.items()
-    }
-    return replace(run, parts=parts)
-
-
 def _labels(runs: Sequence[Run]) -> list[str]:
     """One label for the runs of a model that have different benchmarks.
 
@@ -217,7 +212,8 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     taken: dict[str, tuple[object, set[str]]] = {}
     labels = []
     for run in runs:
-        identity = (run.model, run.manifest.get("fingerprint"), _precision(run))
+        precision = run.manifest.get("options", {}).get("precision")
+        identity = (run.model, run.manifest.get("fingerprint"), precision)
         for label in _possible_labels(run):
             known, benchmarks = taken.setdefault(label, (identity, set()))
             if known == identity and not benchmarks & run.parts.keys():
@@ -234,22 +230,16 @@ def _possible_labels(run: Run) -> Iterator[str]:
     yield from (f"{run.model} ({number})" for number in count(2))
 
 
-def _precision(run: Run) -> object:
-    return run.manifest.get("options", {}).get("precision")
-
-
 def _same_cases(material: ReportData, benchmark: str, resamples: int) -> list[SameCases]:
+    """Those with the most models first."""
     found = []
     for scored in alike(material.benchmarks[benchmark]):
         alone = ReportData(material.runs, {benchmark: scored})
         numbers = numbers_of(alone, resamples=resamples)
         blind = {one.label for one in scored if is_baseline(one.run.model)}
-        found.append(SameCases(scored, _only_separated(numbers, blind)))
-    return sorted(found, key=lambda one: (-_models(one), bool(one.lacks), -one.cases))
-
-
-def _models(same: SameCases) -> int:
-    return sum(not is_baseline(one.run.model) for one in same.scored)
+        same = SameCases(scored, _only_separated(numbers, blind))
+        found.append((len(blind) - len(scored), bool(same.lacks), -same.cases, same))
+    return [same for *_, same in sorted(found, key=lambda one: one[:3])]
 
 
 def _only_separated(numbers: list[RankedRow], blind: set[str]) -> list[RankedRow]:

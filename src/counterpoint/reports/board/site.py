@@ -13,9 +13,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from counterpoint._util.progress import Progress, Quiet
 from counterpoint._util.writing import refuse_foreign, whole_folder
 from counterpoint.benchmarks import find_benchmark
 from counterpoint.evaluation import write_results
-from counterpoint.metrics import RESAMPLES, TIES_MARK, TIES_NOTE, heading
+from counterpoint.metrics import RESAMPLES, heading
 from counterpoint.reports.board.data import BoardData, BoardRun, PaperValue, gather_board
 from counterpoint.reports.board.tables import (
     Links,
@@ -86,28 +86,21 @@ class _Site:
     def write(self) -> None:
         for name in ("models", "benchmarks", "runs"):
             (self.folder / name).mkdir()
-        pages = len(self.top.models) + len(self.top.papers) + len(self.top.benchmarks) + 1
-        advance = self.options.progress.start("writing pages", pages + len(self.data.runs))
-        for run in self.data.runs:
-            self._save(run)
-            advance(1)
-        self._index()
-        advance(1)
-        for label in self.top.models:
-            self._model(label)
-            advance(1)
-        for name in self.top.papers:
-            self._paper(name)
-            advance(1)
-        for name in self.top.benchmarks:
-            self._benchmark(name)
+        work: list[Callable[[], None]] = [partial(self._save, one) for one in self.data.runs]
+        work.append(self._index)
+        work += [partial(self._model, label) for label in self.top.models]
+        work += [partial(self._paper, name) for name in self.top.papers]
+        work += [partial(self._benchmark, name) for name in self.top.benchmarks]
+        advance = self.options.progress.start("writing pages", len(work))
+        for step in work:
+            step()
             advance(1)
         (self.folder / "numbers.csv").write_text(all_numbers(self.data), encoding="utf-8")
         about = {
             "format": _FORMAT,
             "counterpoint": version("counterpoint"),
             "runs": {one.name: one.run.model for one in self.data.runs},
-            "published": sum(1 for _ in self.data.every_value),
+            "published": len(self.data.every_value),
         }
         text = json.dumps(about, indent=2, ensure_ascii=False)
         (self.folder / _MANIFEST).write_text(text + "\n", encoding="utf-8")
@@ -139,8 +132,6 @@ class _Site:
                 script=script,
                 policy=policy,
                 links=self.top if kind == "index" else self.links,
-                ties_mark=TIES_MARK,
-                ties_meaning=TIES_NOTE,
                 **values,
             )
         )
@@ -158,7 +149,7 @@ class _Site:
             meanings=meanings(list(dict.fromkeys(sheet.metrics))),
             apart=any(cell.apart for line in sheet.lines for cell in line.cells),
             ours=len(data.runs),
-            values=sum(1 for _ in data.every_value),
+            values=len(data.every_value),
             benchmarks=[self._benchmark_line(name) for name in data.benchmarks],
             papers=data.published_models,
             page_facts=page_facts(self.options.made),
@@ -238,7 +229,7 @@ def _known(benchmark: str) -> dict[str, str]:
         found = find_benchmark(benchmark)
     except CounterpointError:
         return {}
-    told = {
+    facts = {
         "what it is": found.summary,
         "images x captions": found.shape,
         "paper": found.paper,
@@ -246,7 +237,7 @@ def _known(benchmark: str) -> dict[str, str]:
         "official protocol": found.protocol,
         "note": found.note,
     }
-    return {what: text for what, text in told.items() if text}
+    return {what: text for what, text in facts.items() if text}
 
 
 def _line(value: PaperValue, link: str) -> dict[str, str]:

@@ -89,36 +89,33 @@ def _export_comparison(outcome: CampaignResults, out: Path) -> Exported:
 
 def _verdicts(
     outcome: CampaignResults, left_out: Counter[str]
-) -> Iterator[tuple[JudgedCase, bool]]:
-    """Every subject of which all questions were answered, and whether all were accepted."""
+) -> Iterator[tuple[JudgedCase, list[list[Judgement]]]]:
+    """Every subject of which all questions were answered and accepted, with its answers."""
     said = votes(outcome.kept)
     for number, subject in outcome.subjects.items():
         answers = [said.get(item, []) for item in outcome.wanted[number]]
         if not all(answers):
             left_out["not judged yet"] += 1
-            continue
-        accepted = all(is_accepted(each) for each in answers)
-        left_out["not accepted by most"] += not accepted
-        yield subject, accepted
+        elif all(is_accepted(each) for each in answers):
+            yield subject, answers
+        else:
+            left_out["not accepted by most"] += 1
 
 
 def _export_cases(outcome: CampaignResults, out: Path) -> Exported:
     left_out: Counter[str] = Counter()
     folder = out.absolute().parent
-    cases = [
-        in_full(subject.case, subject.roots, str(folder))
-        for subject, accepted in _verdicts(outcome, left_out)
-        if accepted
-    ]
+    accepted = (subject for subject, _ in _verdicts(outcome, left_out))
+    cases = [in_full(subject.case, subject.roots, str(folder)) for subject in accepted]
     if not cases:
         raise _nothing(outcome, left_out)
     with whole_file(out) as draft:
         write_cases(Cases.build(cases, root=folder, source=str(out)), draft)
-    return Exported(len(cases), +left_out)
+    return Exported(len(cases), left_out)
 
 
 def _nothing(outcome: CampaignResults, left_out: Counter[str]) -> DataError:
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in (+left_out).items())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     return DataError(
         "E-CAMPAIGN-UNANSWERED",
         f"campaign {outcome.campaign.name!r}: nothing to export ({reasons}).",
@@ -163,32 +160,25 @@ def _export_pairs(outcome: CampaignResults, out: Path) -> Exported:
         "name": outcome.campaign.name,
         "kind": outcome.campaign.kind,
         "accepted": len(rows),
-        "left_out": dict(+left_out),
+        "left_out": dict(left_out),
     }
     about.setdefault("root", str(source.absolute().parent))
-    return Exported(write_pairs(out, frames(), about), +left_out)
+    return Exported(write_pairs(out, frames(), about), left_out)
 
 
 def _accepted_rows(outcome: CampaignResults, left_out: Counter[str]) -> dict[int, str | None]:
     """Rows of the pairs file that most accepted, each with the image that was chosen for it."""
     if RANK in outcome.kind.asks:
         return dict.fromkeys(_ranked_rows(outcome, left_out))
-    said = votes(outcome.kept)
-    items = {subject.case.id: number for number, subject in outcome.subjects.items()}
     found: dict[int, str | None] = {}
-    for subject, accepted in _verdicts(outcome, left_out):
-        if accepted:
-            first = outcome.wanted[items[subject.case.id]][0]
-            [row] = [row for row in subject.rows if row >= 0]
-            found[row] = _best(subject, said[first]) if outcome.kind.any_or_none else None
+    for subject, [first, *_] in _verdicts(outcome, left_out):
+        [row] = [row for row in subject.rows if row >= 0]
+        found[row] = None
+        if outcome.kind.any_or_none:  # the image that was chosen most often; of several, the first
+            counts = Counter(int(one.value) for one in first if one.value != NONE)
+            number = min(counts, key=lambda option: (-counts[option], option))
+            found[row] = subject.case.images[number].path
     return found
-
-
-def _best(subject: JudgedCase, said: list[Judgement]) -> str:
-    """The image that was chosen most often; of several, the first."""
-    counts = Counter(int(one.value) for one in said if one.value != NONE)
-    number = min(counts, key=lambda option: (-counts[option], option))
-    return subject.case.images[number].path
 
 
 def _ranked_rows(outcome: CampaignResults, left_out: Counter[str]) -> Iterator[int]:

@@ -39,10 +39,7 @@ from counterpoint.metrics import get_protocol
 from counterpoint.runs import Part, Run
 from counterpoint.studio.annotate.assignment import Judgement
 from counterpoint.studio.annotate.questions import BOTH, NONE, SAME, Ask, JudgedCase, ranks_of
-from counterpoint.studio.annotate.results import (
-    CampaignResults,
-    votes,
-)
+from counterpoint.studio.annotate.results import CampaignResults, votes
 
 MODEL: Final = "human"
 UNANSWERED: Final = "not all that was asked of it was answered"
@@ -108,7 +105,8 @@ def _run(
         raise DataError(
             "E-CAMPAIGN-UNANSWERED", f"campaign {name!r}: no case has all its answers yet."
         )
-    if all(_says_nothing(one.case) for one in scored):
+    truths = [{cell for line in one.case.truth for cell in line} for one in scored]
+    if all(len(cells) < 2 for cells in truths):
         raise _no_truth(name)
     benchmark = about["benchmark"]
     benchmark = benchmark if whole else f"{benchmark}/{outcome.kind.name}"
@@ -126,11 +124,6 @@ def _no_truth(name: str) -> DataError:
         f"campaign {name!r}: its source does not say which option is right, "
         "so there is no accuracy to measure.",
     )
-
-
-def _says_nothing(case: Case) -> bool:
-    cells = [cell for line in case.truth for cell in line]
-    return all(cells) or not any(cells)
 
 
 def _whole(subject: JudgedCase, answers: list[list[Judgement]]) -> tuple[np.ndarray, bool]:
@@ -221,11 +214,11 @@ def _single(subject: JudgedCase, answers: list[list[Judgement]], ask: Ask) -> It
 def _cases(scored: Sequence[_Scored], source: str) -> Cases:
     """As one table; if images start from several folders, their paths are written in full."""
     roots = {root for one in scored for root in one.roots}
-    if len(roots) == 1:
-        [root] = roots
-        cases: Iterator[Case] = (one.case for one in scored)
-        return Cases.build(cases, root=None if root is None else Path(root), source=source)
-    return Cases.build((in_full(one.case, one.roots) for one in scored), source=source)
+    if len(roots) != 1:
+        return Cases.build((in_full(one.case, one.roots) for one in scored), source=source)
+    [root] = roots
+    folder = None if root is None else Path(root)
+    return Cases.build((one.case for one in scored), root=folder, source=source)
 
 
 def in_full(case: Case, roots: Sequence[str | None], out: str = "\0") -> Case:

@@ -45,8 +45,8 @@ class Ask:
     question: str
     options: Options
     most: int
-    instructions: tuple[str, ...]
-    important: tuple[str, ...]
+    instructions: Sequence[str]
+    important: Sequence[str]
     extra: str = ""  # none or both
     extra_label: str = ""
     ranked: bool = False
@@ -115,15 +115,8 @@ class CampaignKind:
         return any(ask.compares for ask in self.asks)
 
 
-def _ask(name: str, entry: dict[str, Any]) -> Ask:
-    values: dict[str, Any] = {
-        field: tuple(value) if isinstance(value, list) else value for field, value in entry.items()
-    }
-    return Ask(name, **values)
-
-
 _TEXTS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-ASKS: Final = {name: _ask(name, entry) for name, entry in _TEXTS["asks"].items()}
+ASKS: Final = {name: Ask(name, **entry) for name, entry in _TEXTS["asks"].items()}
 BEST, WHICH, SAME = ASKS["best-image"], ASKS["which-image"], ASKS["renderings"]
 TO_TEXT, RANK = ASKS["image-to-text"], ASKS["rank"]
 KINDS: Final = {
@@ -233,51 +226,40 @@ class JudgedCase:
         return cls(case, tuple(image.root for image in images), tuple(origin.get("rows", ())))
 
 
-class Placed(NamedTuple):
-    """A question about a case: of its image, or its caption, number `place`."""
+def questions_of(subject: JudgedCase, ask: Ask) -> Iterator[tuple[int, AnnotationQuestion]]:
+    """The questions that a case gives, each with the number of its image or caption.
 
-    place: int
-    question: AnnotationQuestion
-
-
-def questions_of(subject: JudgedCase, ask: Ask) -> Iterator[Placed]:
-    """The questions that a case gives; CaseError says why it gives none."""
+    CaseError says why it gives none.
+    """
     case = subject.case
     if "\0" in case.id:
         raise CaseError("E-CASE-ID", "the id holds a NUL character, which no database keeps")
     if ask.compares:
         _refuse_number(len(case.captions), "text", ask)
         context = case.images[0].text or ""
-        yield Placed(0, AnnotationQuestion((), case.captions, (), context))
+        yield 0, AnnotationQuestion((), case.captions, (), context)
         return
     if any(image.text is not None for image in case.images):
         raise CaseError("E-CASE-LAYOUT", "a text stands in the image's place")
     shown = tuple(subject.shown(number) for number in range(len(case.images)))
-    for image in shown:
-        _refuse_missing(image)
+    files = [image.picture().file() for image in shown]
+    if not all(file is None or file.is_file() for file in files):
+        raise CaseError("E-IMAGE-MISSING", "an image is missing")
     if ask in (TO_TEXT, RANK):
         _refuse_number(len(case.captions), "caption", ask)
         for place, line in enumerate(case.truth):
             right = tuple(number for number, cell in enumerate(line) if cell)
-            yield Placed(
-                place, _asked(ask, AnnotationQuestion((shown[place],), case.captions, right))
-            )
+            yield place, _asked(ask, AnnotationQuestion((shown[place],), case.captions, right))
         return
     if ask is SAME:
         true = [image for image, line in zip(shown, case.truth, strict=True) if line[0]]
         _refuse_number(len(true), "image", ask)
-        yield Placed(0, AnnotationQuestion(tuple(true), case.captions[:1], ()))
+        yield 0, AnnotationQuestion(tuple(true), case.captions[:1], ())
         return
     _refuse_number(len(shown), "image", ask)
     for place, caption in enumerate(case.captions[:1] if ask is WHICH else case.captions):
         right = tuple(number for number, line in enumerate(case.truth) if line[place])
-        yield Placed(place, _asked(ask, AnnotationQuestion(shown, (caption,), right)))
-
-
-def _refuse_missing(image: ShownImage) -> None:
-    file = image.picture().file()
-    if file is not None and not file.is_file():
-        raise CaseError("E-IMAGE-MISSING", "an image is missing")
+        yield place, _asked(ask, AnnotationQuestion(shown, (caption,), right))
 
 
 def _refuse_number(count: int, what: str, ask: Ask) -> None:

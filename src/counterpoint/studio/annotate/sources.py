@@ -22,6 +22,7 @@ from counterpoint.studio.annotate.questions import RANK, CampaignKind, JudgedCas
 _PAIR: Final = ("source", "image", "box", "caption", "text", "kind", "type", "subtype")
 _IMAGES: Final = ("text_images", "text_image")
 _CANDIDATES: Final = 4
+_STRICT: Final = {"protocol": "strict", "data_hash": ""}  # of texts, which no benchmark has
 
 
 @dataclass(slots=True)
@@ -84,14 +85,8 @@ def _from_cases(
     for row in _sample(len(cases), wanted):
         case = lasting(cases.case(row))
         subjects.append(JudgedCase(case, (root,) * len(case.images)))
-    about = {
-        "type": "cases",
-        "source": source,
-        "benchmark": benchmark,
-        "protocol": protocol,
-        "data_hash": cases.content_hash(),
-    }
-    return CampaignSource(subjects, about)
+    about = {"type": "cases", "source": source, "benchmark": benchmark, "protocol": protocol}
+    return CampaignSource(subjects, {**about, "data_hash": cases.content_hash()})
 
 
 # --- pairs -------------------------------------------------------------------------------------
@@ -102,18 +97,12 @@ def _from_pairs(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Camp
     table = table.with_row_index("row")
     root = wanted.images or root_of(path)
     folders = (str(root.absolute()), str(path.absolute().parent))
-    about = {
-        "type": "pairs",
-        "source": str(path.absolute()),
-        "digest": file_digest(path),
-        "benchmark": path.name,
-        "protocol": "strict",
-        "data_hash": "",
-    }
-    made = CampaignSource([], about)
+    about = {"type": "pairs", "source": str(path.absolute()), "digest": file_digest(path)}
+    made = CampaignSource([], {**about, "benchmark": path.name, **_STRICT})
     fit = _fitting(table, kind, made.left_out)
-    make = _ranked if RANK in kind.asks else _single
-    subjects = list(make(fit, kind, folders, made.left_out))
+    ranked = RANK in kind.asks
+    made_of = _ranked(fit, folders, made.left_out) if ranked else _single(fit, kind, folders)
+    subjects = list(made_of)
     made.subjects = [subjects[number] for number in _sample(len(subjects), wanted)]
     return made
 
@@ -128,16 +117,14 @@ def _sample(count: int, wanted: SourceSelection) -> list[int]:
 
 def _fitting(table: pl.DataFrame, kind: CampaignKind, left_out: Counter[str]) -> pl.DataFrame:
     """The rows of which the kind can ask something; the others are counted."""
-    needs: list[tuple[str, pl.Expr]] = []
-    if RANK not in kind.asks:
-        needs.append(("positives", pl.col("kind") == "negative"))
+    needs = {"without an image": pl.col("image").is_not_null()}
     if kind.name == "best-image":
-        needs.append(("without candidate images", pl.col("text_images").list.len() > 0))
-    else:
-        needs.append(("without an image", pl.col("image").is_not_null()))
-        if kind.name not in ("image-to-text", "rank"):
-            needs.append(("without a chosen image of the text", pl.col("text_image").is_not_null()))
-    for reason, keep in needs:
+        needs = {"without candidate images": pl.col("text_images").list.len() > 0}
+    elif kind.name not in ("image-to-text", "rank"):
+        needs["without a chosen image of the text"] = pl.col("text_image").is_not_null()
+    if RANK not in kind.asks:
+        needs = {"positives": pl.col("kind") == "negative", **needs}
+    for reason, keep in needs.items():
         kept = table.filter(keep)
         if len(kept) < len(table):
             left_out[f"pairs: {reason}"] += len(table) - len(kept)
@@ -146,10 +133,9 @@ def _fitting(table: pl.DataFrame, kind: CampaignKind, left_out: Counter[str]) ->
 
 
 def _single(
-    table: pl.DataFrame, kind: CampaignKind, folders: tuple[str, str], left_out: Counter[str]
+    table: pl.DataFrame, kind: CampaignKind, folders: tuple[str, str]
 ) -> Iterator[JudgedCase]:
     """A case for each pair."""
-    del left_out
     for row in table.iter_rows(named=True):
         groups = (_label(row),)
         rows = (row["row"],)
@@ -171,10 +157,9 @@ def _single(
 
 
 def _ranked(
-    table: pl.DataFrame, kind: CampaignKind, folders: tuple[str, str], left_out: Counter[str]
+    table: pl.DataFrame, folders: tuple[str, str], left_out: Counter[str]
 ) -> Iterator[JudgedCase]:
     """A case for each caption: itself, its positives, its negatives."""
-    del kind
     key = ["source", "caption", "image"]
     for part in table.partition_by(key, maintain_order=True):
         rows = part.unique("text", keep="first", maintain_order=True)
@@ -218,15 +203,8 @@ def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Campai
     sides = [path.stem, wanted.against.stem]
     if sides[0] == sides[1]:
         sides = [str(path), str(wanted.against)]
-    about = {
-        "type": "comparison",
-        "source": str(path.absolute()),
-        "benchmark": " and ".join(sides),
-        "sides": sides,
-        "protocol": "strict",
-        "data_hash": "",
-    }
-    made = CampaignSource([], about)
+    about = {"type": "comparison", "source": str(path.absolute()), "sides": sides}
+    made = CampaignSource([], {**about, "benchmark": " and ".join(sides), **_STRICT})
     others: dict[tuple[tuple[str, ...], str], deque[dict[str, Any]]] = {}
     for row in _negatives(wanted.against):
         others.setdefault(_matching(row), deque()).append(row)
