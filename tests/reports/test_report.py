@@ -19,9 +19,8 @@ from counterpoint.metrics.registry import METRICS
 from counterpoint.reports import formats
 from counterpoint.reports.data import gather
 from counterpoint.reports.page import ReportOptions, report_page, report_tables
-from counterpoint.reports.papers import beside_papers
 from counterpoint.reports.provenance import notices
-from counterpoint.reports.ranking import numbers_of
+from counterpoint.reports.ranking import beside_papers, numbers_of
 from counterpoint.runs import compare, rows
 
 FEW = 300  # resamples

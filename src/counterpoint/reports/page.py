@@ -39,9 +39,8 @@ from counterpoint.reports.formats import (
     sheet_parts,
     ties_notes,
 )
-from counterpoint.reports.papers import beside_papers
 from counterpoint.reports.provenance import Provenance, facts_of, notices, page_facts
-from counterpoint.reports.ranking import RankedRow, is_main, numbers_of
+from counterpoint.reports.ranking import RankedRow, beside_papers, is_main, numbers_of
 from counterpoint.reports.table import Tables, besides, sides, tables
 from counterpoint.runs import Run, compare, differences_note
 

@@ -25,8 +25,15 @@ from counterpoint.metrics import (
     ties_matter,
 )
 from counterpoint.reports.data import Parts, ReportData, parts_of
-from counterpoint.reports.papers import Papers, theirs
-from counterpoint.reports.ranking import RankedRow, Standing, counts_text, is_human, written
+from counterpoint.reports.ranking import (
+    Papers,
+    RankedRow,
+    Standing,
+    counts_text,
+    is_human,
+    theirs,
+    written,
+)
 from counterpoint.runs import Difference
 
 _WIDTH: Final = 7  # columns of numbers of a sheet; a benchmark with more has a sheet of its own

@@ -27,9 +27,15 @@ from counterpoint.metrics import (
 )
 from counterpoint.reports.data import ReportData, ScoredPart, gather, shared
 from counterpoint.reports.figures.shuffles import is_shuffled
-from counterpoint.reports.papers import Papers, beside_papers
 from counterpoint.reports.publishing import names_apart, safe_name
-from counterpoint.reports.ranking import RankedRow, Standing, alike, numbers_of
+from counterpoint.reports.ranking import (
+    Papers,
+    RankedRow,
+    Standing,
+    alike,
+    beside_papers,
+    numbers_of,
+)
 from counterpoint.runs import Run
 
 Kind = Literal["compositionality", "retrieval", "classification", "grades"]
