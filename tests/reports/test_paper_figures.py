@@ -17,8 +17,8 @@ from counterpoint.cases.table import Cases, ImageRef, caption_case
 from counterpoint.reports.data import gather
 from counterpoint.reports.examples import Album
 from counterpoint.reports.figures.drawing import Drawn, Omitted
+from counterpoint.reports.figures.intervals import Shuffle, shuffle_of, shuffles
 from counterpoint.reports.figures.scores import samples
-from counterpoint.reports.figures.shuffles import Shuffle, shuffle_of, shuffles
 from counterpoint.reports.ranking import numbers_of
 from counterpoint.runs import Run
 
@@ -89,8 +89,7 @@ def test_shuffled_retrieval_is_the_mean_over_seeds():
 def test_seeds_that_are_groups_of_one_part():
     """`seeds=2` is one part; its groups tell the seeds apart."""
     cases = Cases.build(
-        [replace(gallery(TRUTH), id=f"{n}/0", groups=(f"seed {n}",)) for n in (1, 2)],
-        source="test",
+        [replace(gallery(TRUTH), id=f"{n}/0", groups=(f"seed {n}",)) for n in (1, 2)], source="test"
     )
     shuffled = part(cases, random_scores(cases, 1), name="retrieval/coco:images=patches,seeds=2")
     plain = retrieval(some_scores("retrieval/coco", seed=1), "a").parts["retrieval/coco"]

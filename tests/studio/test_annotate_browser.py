@@ -110,7 +110,7 @@ def test_ranks_and_both_by_keys_alone(visit, base, database):
     with page.expect_navigation():
         page.keyboard.press("u")
     assert [box.get_attribute("value") for box in page.locator("input:checked").all()] == [
-        *("1", "1", "2"),
+        *("1", "1", "2")
     ]
     [either] = campaign(
         database, "world-bi:size=2", "which-image", name="w", people=1, overlap=1
@@ -196,7 +196,7 @@ def test_an_item_is_reported_in_words_and_skipped_by_a_key(visit, base, database
     follow(plain, "#skip")  # although nothing is chosen
     assert number_of(plain) == 3
     assert [(r.skipped, r.note) for r in outcome(database).remarks] == [
-        *((True, "12 us"), (True, None)),
+        *((True, "12 us"), (True, None))
     ]
     page.goto(f"{base}{second}/next")
     send(page, "1")

@@ -252,8 +252,7 @@ def publish(
     called: Annotated[
         list[str] | None,
         typer.Option(
-            "--as",
-            help="MODEL=OWNER/NAME: the id of a run's model on the Hub; repeat for several.",
+            "--as", help="MODEL=OWNER/NAME: the id of a run's model on the Hub; repeat for several."
         ),
     ] = None,
     datasets: Annotated[

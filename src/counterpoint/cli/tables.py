@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from rich.measure import Measurement
 
-from counterpoint.cli.console import (
-    LEFT_OUT,
-    counted,
-    errors,
-    output,
-    print_json,
-    say,
-    warn,
-)
+from counterpoint.cli.console import LEFT_OUT, counted, errors, output, print_json, say, warn
 from counterpoint.metrics import (
     ALL,
     METRIC_HEADINGS,
@@ -61,11 +53,7 @@ _ROOM: Final = 16  # characters of a name that there has to be room for
 
 
 def show_results(
-    runs: Sequence[Run],
-    *,
-    groups: bool,
-    as_json: bool,
-    protocol: Protocol | None = None,
+    runs: Sequence[Run], *, groups: bool, as_json: bool, protocol: Protocol | None = None
 ) -> None:
     """Compute the numbers of runs, and print them as a table or all of them as JSON."""
     with errors.status("resampling"):

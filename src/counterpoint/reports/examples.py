@@ -362,12 +362,7 @@ def _of_cases(
 
 
 def _of_case(
-    kind: str,
-    title: str,
-    found: Outcomes,
-    number: int,
-    album: Album,
-    blind: dict[str, np.ndarray],
+    kind: str, title: str, found: Outcomes, number: int, album: Album, blind: dict[str, np.ndarray]
 ) -> ReportExample:
     case = found.cases.case(number)
     images = range(min(len(case.images), _IMAGES))

@@ -26,10 +26,9 @@ from counterpoint.reports.data import ReportData, Shared, gather, shared
 from counterpoint.reports.examples import BUDGET, COUNT, Album, examples
 from counterpoint.reports.figures.curves import line
 from counterpoint.reports.figures.drawing import Drawn, Made, Omitted
-from counterpoint.reports.figures.intervals import difference_rows, drop, forest, gaps
+from counterpoint.reports.figures.intervals import difference_rows, drop, forest, gaps, shuffles
 from counterpoint.reports.figures.scatter import brittle, radar, tradeoff
 from counterpoint.reports.figures.scores import densities, samples
-from counterpoint.reports.figures.shuffles import shuffles
 from counterpoint.reports.findings import findings, meanings
 from counterpoint.reports.formats import (
     as_csv,
@@ -86,8 +85,7 @@ def report_text(runs: Sequence[Run], ending: str, options: ReportOptions) -> str
         return report_page(runs, options)
     if ending not in write:
         raise RunError(
-            "E-OUTPUT-ENDING",
-            f"a report ends in .html, {', '.join(write)}, not in {ending!r}.",
+            "E-OUTPUT-ENDING", f"a report ends in .html, {', '.join(write)}, not in {ending!r}."
         )
     return write[ending](report_tables(runs, options))
 

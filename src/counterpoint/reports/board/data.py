@@ -17,16 +17,9 @@ from counterpoint._util.progress import Progress
 from counterpoint.benchmarks import find_benchmark, why_incomplete
 from counterpoint.cases import gallery_rows
 from counterpoint.evaluation import published
-from counterpoint.metrics import (
-    ALL,
-    GALLERY_METRICS,
-    METRICS,
-    get_protocol,
-    headline,
-    is_baseline,
-)
+from counterpoint.metrics import ALL, GALLERY_METRICS, METRICS, get_protocol, headline, is_baseline
 from counterpoint.reports.data import ReportData, ScoredPart, gather, shared
-from counterpoint.reports.figures.shuffles import is_shuffled
+from counterpoint.reports.figures.intervals import is_shuffled
 from counterpoint.reports.publishing import names_apart, safe_name
 from counterpoint.reports.ranking import (
     Papers,

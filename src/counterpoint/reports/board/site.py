@@ -241,12 +241,7 @@ def _known(benchmark: str) -> dict[str, str]:
 
 
 def _line(value: PaperValue, link: str) -> dict[str, str]:
-    return {
-        **value._asdict(),
-        "metric": heading(value.metric),
-        "link": link,
-        "source": value.cited,
-    }
+    return {**value._asdict(), "metric": heading(value.metric), "link": link, "source": value.cited}
 
 
 def _size(count: int) -> str:

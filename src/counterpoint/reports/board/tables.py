@@ -11,8 +11,8 @@ from counterpoint.metrics import ALL, METRICS, WHOLE, in_order
 from counterpoint.reports.board.data import BoardData, PaperValue, SameCases
 from counterpoint.reports.data import ReportData
 from counterpoint.reports.figures.drawing import Drawn
+from counterpoint.reports.figures.intervals import is_shuffled
 from counterpoint.reports.figures.scatter import PUBLISHED, PaperPoint, brittle
-from counterpoint.reports.figures.shuffles import is_shuffled
 from counterpoint.reports.formats import csv_text
 from counterpoint.reports.ranking import counts_text
 from counterpoint.reports.table import (

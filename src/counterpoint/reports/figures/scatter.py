@@ -22,7 +22,7 @@ from counterpoint.metrics import (
 from counterpoint.reports.data import ReportData
 from counterpoint.reports.figures import drawing as draw
 from counterpoint.reports.figures.drawing import Drawn, Look, Made, Omitted, Rows
-from counterpoint.reports.figures.shuffles import is_shuffled
+from counterpoint.reports.figures.intervals import is_shuffled
 from counterpoint.reports.ranking import RankedRow, short_name
 
 _NAMED: Final = 20  # models in a legend

@@ -21,15 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from counterpoint.cases import is_gallery
-from counterpoint.metrics import (
-    ALL,
-    LEVEL,
-    METRIC_MEANINGS,
-    METRICS,
-    WHOLE,
-    PooledMetric,
-    heading,
-)
+from counterpoint.metrics import ALL, LEVEL, METRIC_MEANINGS, METRICS, WHOLE, PooledMetric, heading
 from counterpoint.reports.data import without_folders
 from counterpoint.reports.publishing.parts import PublishedPart, safe_name
 from counterpoint.runs import Measured, Row, measure

@@ -235,10 +235,7 @@ def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
             not settings.fixed or annotators % settings.overlap == 0,
             f"fixed teams of {settings.overlap} do not divide {annotators} annotators.",
         ),
-        (
-            0 <= settings.checks <= 0.5,
-            "the share of attention checks must be between 0 and 0.5.",
-        ),
+        (0 <= settings.checks <= 0.5, "the share of attention checks must be between 0 and 0.5."),
         (
             len(text) <= INSTRUCTIONS and "\0" not in text,
             f"instructions are text of at most {INSTRUCTIONS:,} characters.",

@@ -20,13 +20,7 @@ from starlette.responses import Response
 from counterpoint._util.errors import CounterpointError, DataError, NotFoundError
 from counterpoint.metrics import METRICS
 from counterpoint.runs import Row, rows
-from counterpoint.studio.annotate.assignment import (
-    flag,
-    give,
-    latest,
-    left_for,
-    next_showing,
-)
+from counterpoint.studio.annotate.assignment import flag, give, latest, left_for, next_showing
 from counterpoint.studio.annotate.campaigns import (
     CampaignDesign,
     CampaignError,
@@ -52,15 +46,7 @@ from counterpoint.studio.annotate.questions import (
 from counterpoint.studio.annotate.results import CampaignResults, comparison, outcome_of
 from counterpoint.studio.annotate.sources import SourceSelection, described
 from counterpoint.studio.browse.library import Library
-from counterpoint.studio.database import (
-    Annotator,
-    Answer,
-    Campaign,
-    Database,
-    Flag,
-    Showing,
-    count,
-)
+from counterpoint.studio.database import Annotator, Answer, Campaign, Database, Flag, Showing, count
 from counterpoint.studio.pictures import Gallery
 from counterpoint.studio.security import StudioError, same
 from counterpoint.studio.web import (
