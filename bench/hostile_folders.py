@@ -55,7 +55,7 @@ from counterpoint.models.detector.adapter import (
     SavedDetector,
     save as save_detector,
 )
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.registry import LoadOptions, load_model, world_folder
 from counterpoint.training import decoders
 
 SECONDS, MEMORY = 60.0, 8 * 2**30
@@ -118,6 +118,7 @@ FAMILIES: Final[dict[str, tuple[Callable[[Path], object], Callable[[Path], objec
         lambda f: open_clip_models.save_model(f),
         by_id("checkpoint:{0}/open_clip_model.safetensors@local-dir:{0}"),
     ),
+    "onnx": (lambda f: shutil.copytree(world_folder("base"), f), by_id("onnx:{}")),
     "detector": (a_detector, by_id("detector:{}")),
     "vectors": (some_vectors, by_id("vectors:{}")),
     "decoder": (a_decoder, lambda folder: decoders._open_hf(f"hf:{folder}")),

@@ -37,6 +37,8 @@ _READING: Final = ("preprocessor_config.json", "tokenizer.json")
 _ABOUT: Final = (*_READING, "config.json", "tokenizer_config.json")
 _VECTORS: Final = {"image": ("image_embeds", "pooler_output"), "text": ("text_embeds",)}
 _NO_WEIGHTS: Final = (".onnx", ".json", ".md", ".txt", ".gz", ".parquet")
+_MOST: Final = 8 * 2**30  # bytes of weights
+_LARGEST: Final = 4096  # pixels of a side that a tower sees
 _ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
 _PROBES: Final = ("a", "two red birds sit on the long branch of a tall green tree")
 _KINDS: Final = {
@@ -52,32 +54,41 @@ class Pixels:
 
     def __init__(self, id: str, config: Mapping[str, Any]) -> None:
         try:
-            size = config["size"]
-            if isinstance(size, Mapping):
-                size = size.get("shortest_edge") or (int(size["height"]), int(size["width"]))
-            crop = config.get("crop_size") if config.get("do_center_crop") else None
-            if isinstance(crop, Mapping):
-                crop = int(crop["height"]), int(crop["width"])
-            elif crop is not None:
-                crop = int(crop), int(crop)
-            scale = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1
-            levels = config["image_mean"], config["image_std"]
-            mean, std = levels if config.get("do_normalize", True) else ((0, 0, 0), (1, 1, 1))
-            self._scale, self._mean, self._std = (
-                np.asarray(value, dtype=np.float32) for value in (scale, mean, std)
-            )
-            size = int(size) if not isinstance(size, tuple) else size
-            self.reader = Reader(size, crop, int(config.get("resample", Image.Resampling.BICUBIC)))
-            fits = self._mean.shape == self._std.shape == (3,) and config.get("do_resize", True)
-        except (KeyError, TypeError, ValueError):
-            fits = False
-        smallest = size if isinstance(size, int) else min(size) if fits else 0
-        if not fits or smallest < 1 or (crop is not None and not 1 <= min(crop) <= smallest):
+            self._read(config)
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise ModelError(
                 "E-CONFIG-INVALID",
                 f"{id}: preprocessor_config.json should say how images are resized, cropped to no "
                 "more than that, and normalised; use another export.",
-            )
+            ) from None
+
+    def _read(self, config: Mapping[str, Any]) -> None:
+        size = config["size"]
+        if isinstance(size, Mapping):
+            size = size.get("shortest_edge") or (int(size["height"]), int(size["width"]))
+        size = size if isinstance(size, tuple) else int(size)
+        crop = config.get("crop_size") if config.get("do_center_crop") else None
+        if crop is not None:
+            both = crop if isinstance(crop, Mapping) else {"height": crop, "width": crop}
+            crop = int(both["height"]), int(both["width"])
+        scale = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+        plain = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+        normal = config.get("do_normalize", True)
+        mean, std = (config["image_mean"], config["image_std"]) if normal else plain
+        self._scale = np.float32(scale)
+        self._mean, self._std = (np.asarray(value, dtype=np.float32) for value in (mean, std))
+        way = Image.Resampling(config.get("resample", Image.Resampling.BICUBIC))
+        sides = size if isinstance(size, tuple) else (size,)
+        known = config.get("do_resize", True) and not config.get("rescale_offset")
+        if not (
+            known
+            and all(1 <= side <= _LARGEST for side in sides)
+            and (crop is None or 1 <= min(crop) <= max(crop) <= min(sides))
+            and self._mean.shape == self._std.shape == (3,)
+            and np.isfinite([self._scale, *self._mean, *(1 / self._std)]).all()
+        ):
+            raise ValueError
+        self.reader = Reader(size, crop, int(way))
 
     def finish(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """Prepared images as a tower takes them (n, 3, height, width)."""
@@ -143,7 +154,7 @@ class OnnxEncoder:
         self._variant, self._records = variant, records_in(folder)
         self._whole = False
         self._whole = not self._may_cut_padding()
-        self.fingerprint = _digest(folder, files, (self._whole, options.unit))
+        self.fingerprint = _digest(id, folder, files, (self._whole, options.unit))
 
     def preprocess(self, image: Image.Image) -> np.ndarray:
         return self.reader.prepare(image)
@@ -335,10 +346,16 @@ def _session_options() -> Any:
     return options
 
 
-def _digest(folder: Path, graphs: Sequence[Path], identity: object) -> str:
+def _digest(id: str, folder: Path, graphs: Sequence[Path], identity: object) -> str:
     """Of the graphs, of the files beside them that may hold their weights, and of what reads."""
     beside = sorted(path for home in {path.parent for path in graphs} for path in home.iterdir())
     weights = [path for path in beside if path.is_file() and path.suffix not in _NO_WEIGHTS]
+    if (size := sum(path.stat().st_size for path in weights)) > _MOST:
+        raise ModelError(
+            "E-MODEL-BROKEN",
+            f"{id}: {size >> 30:,} GiB of weights lie beside its graphs, more than the "
+            f"{_MOST >> 30} GiB that are read; use another export.",
+        )
     state = hashlib.blake2b(repr(identity).encode(), digest_size=16)
     for path in (*graphs, *weights, *(folder / name for name in _READING)):
         with path.open("rb") as file:

@@ -34,6 +34,7 @@ _LIBRARIES: Final = (
     "onnxruntime",
 )
 _PACKAGE: Final = Path(__file__).parents[1]
+_MOST: Final = 32 * 2**30  # bytes of files
 _PIECE: Final = 65_536  # captions that are looked up at a time
 _COUNT: Final = 4  # bytes of a count
 _EXTRAS: Final = ("lanes", "device")
@@ -160,6 +161,8 @@ def _key(id: str, options: LoadOptions, store: Store) -> bytes | None:
     if not files:
         return None
     try:
+        if sum(path.stat().st_size for path in files) > _MOST:
+            return None  # reading them takes longer than loading what is used of them
         contents = [
             (str(path), file_content(path, "model", partial(_digest_of, path), store))
             for path in files
