@@ -27,7 +27,7 @@ from counterpoint.generation.pairs import SCHEMA, count_pairs, read_pairs
 from counterpoint.generation.refinement.scores import read_scores
 from counterpoint.studio.annotate.questions import KINDS
 from counterpoint.studio.annotate.sources import SourceSelection, read_material
-from counterpoint.training.data.pairs import _is_pairs, _read_training
+from counterpoint.training.data.table import _is_pairs, _read_training
 
 CASES = Cases.build([choice("ab", "a.png", "b", "c", "d")], source="the test")
 KIND = next(iter(KINDS.values()))

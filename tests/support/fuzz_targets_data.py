@@ -42,7 +42,7 @@ from counterpoint.generation.scene_graphs import (
     read_sizes,
     relation_pairs,
 )
-from counterpoint.training.data.pairs import _is_pairs, _read_training
+from counterpoint.training.data.table import _is_pairs, _read_training
 
 SCENE = "world:0.508;small,orange,solid,triangle,0.519,0.505;large,yellow,dotted,heart,0.843,0.817"
 

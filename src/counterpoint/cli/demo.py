@@ -48,24 +48,20 @@ def print_examples(run: Run, benchmark: str) -> None:
 def choose(part: Part) -> dict[str, int]:
     import numpy as np
 
-    from counterpoint.metrics import (
-        augmented_accuracy,
-        brittle_original_above,
-        negative_above_both,
-    )
+    from counterpoint.runs import case_outcomes
 
-    [block] = part.cases.blocks()
-    scores = part.scores.reshape(block.truth.shape)
-    outcomes = {
-        "right: both true captions above the false one": augmented_accuracy,
-        "brittle: the reworded caption falls below the false one": brittle_original_above,
-        "wrong: the false caption above both": negative_above_both,
+    outcomes, scores = case_outcomes(part), part.scores.reshape(len(part.cases), 3)
+    kinds = {
+        "right: both true captions above the false one": outcomes == "right",
+        "brittle: the reworded caption falls below the false one": (
+            (outcomes == "brittle") & (scores[:, 0] > scores[:, 2])
+        ),
+        "wrong: the false caption above both": outcomes == "wrong",
     }
-    found = {name: np.flatnonzero(f(scores, block.truth, "wrong")) for name, f in outcomes.items()}
-    gaps = abs(scores[:, 0, :2] - scores[:, 0, 2:]).min(axis=1)
+    gaps = abs(scores[:, :2] - scores[:, 2:]).min(axis=1)
     # The one whose scores lie as far apart as is usual for its kind.
-    middle = {name: rows[np.argsort(gaps[rows])[len(rows) // 2 :]] for name, rows in found.items()}
-    return {name: int(rows[0]) for name, rows in middle.items() if len(rows)}
+    found = {name: np.flatnonzero(rows) for name, rows in kinds.items() if rows.any()}
+    return {name: int(rows[np.argsort(gaps[rows])[len(rows) // 2]]) for name, rows in found.items()}
 
 
 def _print_case(outcome: str, case: Case, scores: np.ndarray, part: Part) -> None:

@@ -20,9 +20,9 @@ def open_data(setting: Setting) -> TrainingData:
         from counterpoint.training.data.world import WorldData
 
         return WorldData(setting)
-    from counterpoint.training.data.pairs import read_pairs
     from counterpoint.training.data.samples import Samples
     from counterpoint.training.data.shards import read_shards
+    from counterpoint.training.data.table import read_pairs
 
     problems = Counter[str]()
     read = read_pairs if config.kind == "pairs" else read_shards
