@@ -156,19 +156,10 @@ def _verb(core: Part) -> tuple[str, Part]:
 
 
 def _is_symmetric(relation: Part) -> bool:
-    return relation in _TOGETHER or lexicon.is_symmetric(" ".join(relation))
+    name = " ".join(relation)
+    return name in WORDS.together or lexicon.is_symmetric(name)
 
 
-_TOGETHER: Final = frozenset(
-    tuple(phrase.split())
-    for phrase in (
-        *("side by side with", "hand in hand with", "arm in arm with", "face to face with"),
-        *("back to back with", "hands with"),
-    )
-)
-
-
-_JOINED: Final = frozenset({("along", "with"), ("together", "with"), ("as", "well", "as")})
 _SHARED: Final = 3  # words on either side that both parts may share
 _ITEM: Final = 4  # words of an item in the middle of a list
 
@@ -336,7 +327,7 @@ def _joins_conjuncts(core: Part, gaps: Part, first: Part) -> bool:
     """Whether two parts are joined by "and", by a mark, or by a list."""
     if not core:
         return any(map(is_mark, gaps))
-    if core in _JOINED or all(word in WORDS.coordinators for word in core):
+    if " ".join(core) in WORDS.joined_by or all(word in WORDS.coordinators for word in core):
         return True
     return (core[0] in WORDS.coordinators or is_mark(gaps[0])) and _is_list(core, gaps, first)
 

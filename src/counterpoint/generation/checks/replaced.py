@@ -8,7 +8,7 @@ from typing import Final
 
 from counterpoint.generation.checks.change import Part, TextChange
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.lists import TABLES, WORDS, Meaning, keys_of
+from counterpoint.generation.language.lists import TABLES, WORDS, keys_of
 from counterpoint.generation.language.words import forms, genera, lemmas, numbers, role, spelling
 
 _FORMS: Final = 24  # readings of a phrase that are looked up
@@ -24,8 +24,6 @@ def same_slot(change: TextChange) -> str:
         return "article"
     if not new:  # "a red bus", "a bus"; but not "several birds", "a bird"
         return "" if "a" in change.inserted and _amount(old) else "says less"
-    if [spelling(w) for w in old] == [spelling(w) for w in new]:
-        return "spelling"
     if "".join(map(spelling, old)) == "".join(map(spelling, new)):
         return "spelling"
     if len(old) == len(new) and all(lemmas(a) & lemmas(b) for a, b in zip(old, new, strict=True)):
@@ -54,10 +52,8 @@ def _word_by_word(old: Part, new: Part) -> str:
 
     Two words that are only near make another statement: "sitting on", "leaning against".
     """
-    found = []
-    for a, b in zip(old, new, strict=True):
-        if not lemmas(a) & lemmas(b):
-            found.append(_likeness(forms(a), forms(b)))
+    pairs = zip(old, new, strict=True)
+    found = [_likeness(forms(a), forms(b)) for a, b in pairs if not lemmas(a) & lemmas(b)]
     if not all(found) or found.count("near") > 1:
         return ""
     return next((reason for reason in ("near", "kind") if reason in found), "synonym")
@@ -89,12 +85,9 @@ def _both_true(old: Part, new: Part) -> bool:
     first, second = ({_SORTS.get(m.field) for m in s if m.subtype == "att"} for s in senses)
     if not first or not second or None in second or first & second:
         return False
-    return None not in first or (second == {"colour"} and any(map(_is_colourful, senses[0])))
-
-
-def _is_colourful(meaning: Meaning) -> bool:
-    """A colourful kite may be red; but a red one is hardly called colourful."""
-    return meaning.head == "colourful"
+    # A colourful kite may be red; but a red one is hardly called colourful.
+    colourful = any(meaning.head == "colourful" for meaning in senses[0])
+    return None not in first or (second == {"colour"} and colourful)
 
 
 _SORTS: Final = keys_of("sorts")
@@ -130,10 +123,8 @@ def _amount(part: Part) -> tuple[int, int] | None:
         return (int(12 * times),) * 2 if times else None
     if len(words) != 1:
         return None
-    if words[0] in _AMOUNTS:
-        return _AMOUNTS[words[0]]
     exact = 1 if words[0] in ("one", "single", "1") else sum(numbers((words[0],)))
-    return (exact, exact) if exact else None
+    return _AMOUNTS.get(words[0]) or ((exact, exact) if exact else None)
 
 
 def bad_slot(change: TextChange) -> str:
@@ -250,7 +241,7 @@ def _other_number(change: TextChange) -> bool:
 
 def _content(part: Part) -> Part:
     """Without articles and auxiliaries at its start: "is sleeping" says what "sleeps" says."""
-    while part and (part[0] in WORDS.determiners or part[0] in WORDS.auxiliaries):
+    while part and part[0] in WORDS.determiners | WORDS.auxiliaries:
         part = part[1:]
     return part
 

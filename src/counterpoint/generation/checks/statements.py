@@ -44,12 +44,9 @@ def places(words: Part) -> tuple[_Place, ...]:
     """
     found, place = [], 1
     while place < len(words) - 1:
-        longest: Part = ()
-        for relation in _starting(words[place]):
-            size = len(relation)
-            if size > len(longest) and words[place + 1 : place + size] == relation[1:]:
-                longest = relation
-        if longest:
+        rest = words[place + 1 :]
+        fitting = (r for r in _starting(words[place]) if rest[: len(r) - 1] == r[1:])
+        if longest := max(fitting, key=len, default=()):
             found.append((place, place + len(longest), " ".join(longest)))
         place += max(len(longest), 1)
     return tuple(found)
@@ -293,10 +290,7 @@ class Statements:
         return [(relation, noun_after(caption, end)) for _, end, relation in places(caption)]
 
 
-@lru_cache(maxsize=4096)
-def statements(caption: Part) -> Statements:
-    """What a caption says, as `normal` gives it."""
-    return Statements(caption)
+statements = lru_cache(maxsize=4096)(Statements)  # of a caption as `normal` gives it
 
 
 def said_by_another(change: TextChange, others: Collection[Part]) -> bool:
@@ -304,7 +298,7 @@ def said_by_another(change: TextChange, others: Collection[Part]) -> bool:
     new, start = change.new.words, change.start
     end = len(new) - change.tail
     told = [place for place in range(start, end) if role(new[place]) in _TELLING]
-    said = [statements(caption) for caption in others]
+    said = list(map(statements, others))
     if told:
         phrase = " ".join(new[place] for place in told)
         if " " in phrase and lexicon.is_listed(phrase):  # "hot dog" is not said by "a dog"

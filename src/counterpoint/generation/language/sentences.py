@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from counterpoint._util.english import article, english_tagger
 from counterpoint.generation.language import lexicon
-from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.lists import WORDS, keys_of
 from counterpoint.generation.language.words import inflected, is_english, lemma
 
 if TYPE_CHECKING:
@@ -39,27 +39,7 @@ _STARTS: Final = DETERMINERS | ADJECTIVES | NOUNS | {"NNP", "PRP", "VBN"}
 _NEXT: Final = ADJECTIVES | {"VBG", "VBN", "RB"}  # after a noun, they are not part of its phrase
 # The part of speech of a Penn tag. spaCy's own table of patterns takes as long as tagging; this is
 # enough for captions.
-_POS: Final = {
-    tag: pos
-    for pos, tags in {
-        "NOUN": "NN NNS",
-        "PROPN": "NNP NNPS",
-        "ADJ": "JJ JJR JJS",
-        "ADV": "RB RBR RBS WRB",
-        "VERB": "VB VBD VBG VBN VBP VBZ",
-        "DET": "DT PDT PRP$ WDT WP$",
-        "PRON": "PRP WP EX",
-        "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
-        "ADP": "IN RP",
-        "PART": "TO POS",
-        "SYM": "$ SYM",
-        "CCONJ": "CC",
-        "NUM": "CD",
-        "AUX": "MD",
-        "INTJ": "UH",
-    }.items()
-    for tag in tags.split()
-}
+_POS: Final = keys_of("parts_of_speech")
 _HELPERS: Final = {
     **dict.fromkeys(("has", "have", "had"), ("VBN",)),
     **dict.fromkeys(("do", "does", "did"), ("VB",)),

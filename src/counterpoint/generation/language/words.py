@@ -59,8 +59,8 @@ def is_plural(word: str) -> bool:
 @cache
 def is_english(word: str) -> bool:
     """Whether a dictionary of English has this lower-case word, in any form."""
-    listed = bool(_dictionary(word) or _dictionary(word.removesuffix("s")))
-    return listed or word in WORDS.function_words
+    listed = _dictionary(word) or _dictionary(word.removesuffix("s"))
+    return bool(listed) or word in WORDS.function_words
 
 
 def version() -> str:
@@ -163,8 +163,6 @@ def numbers(words: tuple[str, ...]) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def negations(words: tuple[str, ...]) -> int:
     """How many words deny something."""
-    if WORDS.negations.isdisjoint(words) and "n't" not in " ".join(words):
-        return 0
     return sum(word in WORDS.negations or word.endswith("n't") for word in words)
 
 

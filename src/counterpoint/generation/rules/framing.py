@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import FINITE, NOUNS, Put, Sentence, prepositions
 from counterpoint.generation.language.words import inflected
 from counterpoint.generation.pairs import Draft
@@ -41,17 +41,7 @@ from counterpoint.generation.rules.clauses import (
 )
 
 # How often a form is made that nearly every caption could have. (The others are of rare captions.)
-_KEPT: Final = {
-    "is": 0.12,
-    "there": 0.12,
-    "has": 0.4,
-    "bare": 0.5,
-    "who is": 0.2,
-    "that is": 0.2,
-    "who are": 0.4,
-    "that are": 0.4,
-    "that has": 0.5,
-}
+_KEPT: Final[dict[str, float]] = TABLES["common_forms"]
 _NO_SUBJECT: Final = frozenset({"EX", "PRP", "IN", "RB", "VBG", "VBN"})
 
 

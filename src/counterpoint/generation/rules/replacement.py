@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from counterpoint.generation.language import lexicon, plausibility
 from counterpoint.generation.language.lexicon import Vocabulary
-from counterpoint.generation.language.lists import WORDS
+from counterpoint.generation.language.lists import TABLES, WORDS
 from counterpoint.generation.language.sentences import (
     ADJECTIVES,
     NOUNS,
@@ -32,13 +32,7 @@ from counterpoint.generation.registry import Ways, rule
 from counterpoint.generation.rules import fitting
 
 _TRIES: Final = {"obj": 4, "att": 4, "count": 2, "rel": 4}  # drafts that are ranked
-_SVLC: Final = {
-    "colour": ("colour",),
-    "size": ("size", "height", "length", "width", "depth", "thickness", "weight", "build"),
-    "material": ("material",),
-    "state": ("state", "age", "feeling", "heat", "food_state", "weather", "light", "surface"),
-    "relation": ("place", "handling", "movement", "posture", "looking", "food_action"),
-}
+_SVLC: Final[dict[str, list[str]]] = TABLES["svlc"]
 _NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 

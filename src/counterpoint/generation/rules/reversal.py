@@ -48,13 +48,6 @@ from counterpoint.generation.rules.clauses import (
     phrase_at,
 )
 
-_IDIOMS: Final = frozenset(
-    {
-        *(("black", "white"), ("mac", "cheese"), ("salt", "pepper"), ("bed", "breakfast")),
-        *(("back", "forth"), ("up", "down"), ("in", "out"), ("rock", "roll"), ("bread", "butter")),
-        *(("peanut", "jelly"), ("stop", "go"), ("ham", "cheese"), ("surf", "turf")),
-    }
-)
 _ARTICLES: Final = frozenset({"DT", "PRP$", "CD"})
 _LEADING: Final = frozenset({"VBG", "VBN", "VBZ", "VBP", "VBD", "VB", ",", "CC", "DT", "EX"})
 _NUMBER: Final = {"is": "are", "are": "is", "was": "were", "were": "was"}
@@ -74,7 +67,7 @@ def _reversed(sentence: Sentence, joint: int) -> str:
     """The caption with both sides of a conjunction reversed; empty if that may change it."""
     tokens = sentence.tokens
     before, after = tokens[joint - 1], tokens[joint + 1]
-    if (before.lower, after.lower) in _IDIOMS:
+    if f"{before.lower} {after.lower}" in WORDS.idioms:
         return ""
     if before.tag in ADJECTIVES and after.tag in ADJECTIVES:
         return _adjectives(sentence, joint)
