@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -139,10 +141,8 @@ def version() -> str:
 @functools.cache
 def fields() -> Mapping[str, tuple[Meaning, ...]]:
     """All meanings by field, in the order of the files."""
-    found: dict[str, list[Meaning]] = defaultdict(list)
-    for meaning in _index().meanings:
-        found[meaning.field].append(meaning)
-    return MappingProxyType({field: tuple(meanings) for field, meanings in found.items()})
+    by_field = groupby(_index().meanings, attrgetter("field"))
+    return MappingProxyType({field: tuple(members) for field, members in by_field})
 
 
 @functools.lru_cache(maxsize=1 << 15)
@@ -190,15 +190,14 @@ def synonyms(word: str, pos: str, noun: str = "") -> tuple[Synonym, ...]:
         *(Synonym(other, "") for other in meaning.words if other != word),
         *(Synonym(other, NARROWER) for other, ns in meaning.narrower.items() if _among(noun, ns)),
         *(
-            Synonym(other, "" if _is_sure(meaning, other, noun) else doubt)
+            Synonym(other, "" if _may_stand(meaning.sure.get(other), noun) else doubt)
             for other, doubt in meaning.doubtful.items()
         ),
     )
 
 
-def _is_sure(meaning: Meaning, doubtful: str, noun: str) -> bool:
+def _may_stand(nouns: frozenset[str] | None, noun: str) -> bool:
     """Whether a doubtful word is true in place of a sure one: "bike" of any bicycle."""
-    nouns = meaning.sure.get(doubtful)
     return nouns is not None and (not nouns or _among(noun, nouns))
 
 
@@ -246,14 +245,14 @@ def _senses(word: str, pos: str, noun: str) -> list[Meaning]:
 def opposites(word: str, pos: str) -> tuple[str, ...]:
     """Heads of the opposite meanings, those of the same part of speech."""
     index = _index()
-    found: dict[str, None] = {}
+    found: list[str] = []
     for number in sorted(index.sure.get(word, ())):
         meaning = index.meanings[number]
         if meaning.pos == pos:
             others = [index.meanings[other] for other in sorted(index.opposite[number])]
             others.sort(key=lambda other: other.head not in meaning.opposites)
-            found |= dict.fromkeys(other.head for other in others if other.pos == pos)
-    return tuple(head for head in found if not may_be_same(word, head))
+            found += [other.head for other in others if other.pos == pos]
+    return tuple(head for head in dict.fromkeys(found) if not may_be_same(word, head))
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -267,13 +266,11 @@ def rivals(word: str, pos: str, noun: str = "") -> tuple[str, ...]:
     senses = _senses(word, pos, noun)
     fitting = [m for m in senses if not m.only_with or _among(noun, m.only_with)] if noun else []
     # A sense that asks for this very noun goes before those that take any.
-    chosen = [m for m in fitting if m.only_with] or fitting or senses
-    found: dict[str, None] = {}
-    for meaning in chosen:
-        found |= dict.fromkeys(head for head in opposites(word, pos) if _opposed(meaning, head))
-        found |= dict.fromkeys(_neighbours(meaning, noun))
-        found |= dict.fromkeys(meaning.instead)
-    return tuple(head for head in found if not may_be_same(word, head))
+    found: list[str] = []
+    for meaning in [m for m in fitting if m.only_with] or fitting or senses:
+        found += [head for head in opposites(word, pos) if _opposed(meaning, head)]
+        found += [*_neighbours(meaning, noun), *meaning.instead]
+    return tuple(head for head in dict.fromkeys(found) if not may_be_same(word, head))
 
 
 def _neighbours(meaning: Meaning, noun: str) -> list[str]:
@@ -310,9 +307,7 @@ def may_describe(adjective: str, noun: str) -> bool:
 
 def _among(noun: str, names: frozenset[str]) -> bool:
     """Whether a noun is one of these, or of a kind that is."""
-    if not noun or not names:
-        return False
-    return not names.isdisjoint(_kinds(noun))
+    return bool(noun and names) and not names.isdisjoint(_kinds(noun))
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -14,8 +14,7 @@ time has no place here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -48,9 +47,10 @@ _DOUBTS: Final[dict[str, str]] = TABLES["map_doubts"]
 
 def edits(sentence: Sentence, words: Vocabulary) -> Iterator[tuple[str, list[Rewording]]]:
     """The edits of a caption, by subtype."""
+    said = list(sayings(sentence))
     for subtype, of_map in (("att", _attribute_edits), ("rel", _relation_edits)):
         found = [edit for edit in of_map(sentence) if words.doubtful or not edit.doubt]
-        found += [edit for of_type, edit in sayings(sentence) if of_type == subtype]
+        found += [edit for of_type, edit in said if of_type == subtype]
         if found:
             yield subtype, found
 
@@ -287,26 +287,17 @@ _BY_FIRST: Final = _by_first()
 _BY_VERB: Final = {first[1:]: found for first, found in _BY_FIRST.items() if first[0] == "~"}
 
 
-@lru_cache(1)  # asked for each subtype
-def sayings(sentence: Sentence) -> tuple[tuple[str, Rewording], ...]:
+def sayings(sentence: Sentence) -> Iterator[tuple[str, Rewording]]:
     """The edits that fit a caption, each with its subtype."""
-    return tuple(_found(sentence))
-
-
-def _found(sentence: Sentence) -> Iterator[tuple[str, Rewording]]:
     lemmas = sentence.lemmas
     for place, token in enumerate(sentence.tokens):
         known = _BY_VERB.get(lemmas[place]) if token.pos == "VERB" else None
         for words, saying in known or _BY_FIRST.get(token.lower) or ():
-            if _matches(sentence, place, words):
+            if all(sentence.word(place + i) == words[i] for i in range(1, len(words))):
                 edit = _edit(sentence, place, place + len(words), saying)
                 if edit is not None:
                     yield saying.subtype, edit
                     break  # the longest
-
-
-def _matches(sentence: Sentence, place: int, words: Sequence[str]) -> bool:
-    return all(sentence.word(place + i) == words[i] for i in range(1, len(words)))
 
 
 def _edit(sentence: Sentence, start: int, end: int, saying: Saying) -> Rewording | None:
