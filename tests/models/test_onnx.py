@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hf_models import CAPTIONS, CONTEXT, DUALS, OVERLONG, noise
 
 from counterpoint.benchmarks import load_benchmark
 from counterpoint.evaluation import check_precision, evaluate
-from counterpoint.models import LoadOptions, load_model
+from counterpoint.models import LoadOptions, bounded, load_model
 
 pytestmark = pytest.mark.slow
 IMAGES = [noise(32, 32, seed) for seed in range(4)]  # another size is resized by other libraries
@@ -255,7 +255,7 @@ def broken(world: Path) -> Iterator[tuple[str, str]]:
                 entry.value = "../secret.safetensors"
     shutil.copy(world / "open_clip_model.safetensors", world.parent / "secret.safetensors")
     graph.write_bytes(outside.SerializeToString())
-    yield "E-MODEL-BROKEN", "cannot be used"
+    yield "E-MODEL-BROKEN", "External data path"
     graph.write_bytes((world / "vision_model.onnx").read_bytes())
     yield "E-MODEL-UNSUITABLE", "text_embeds"
     graph.write_bytes(whole)
@@ -272,6 +272,62 @@ def broken(world: Path) -> Iterator[tuple[str, str]]:
 def test_a_damaged_export_is_one_sentence(world: Path) -> None:
     for code, word in broken(world):
         refused(code, f"onnx:{world}", say=word)
+
+
+def endless() -> onnx.GraphProto:
+    """A loop of 2^62 rounds behind the vectors of captions."""
+    kind, helper = onnx.TensorProto, onnx.helper
+    turn = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Abs", ["x"], ["y"])],
+        "turn",
+        [
+            helper.make_tensor_value_info("i", kind.INT64, []),
+            helper.make_tensor_value_info("go", kind.BOOL, []),
+            helper.make_tensor_value_info("x", kind.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("on", kind.BOOL, []),
+            helper.make_tensor_value_info("y", kind.FLOAT, None),
+        ],
+    )
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["begin"], to=kind.FLOAT),
+        helper.make_node("Loop", ["rounds", "yes", "begin"], ["text_embeds"], body=turn),
+    ]
+    constants = [
+        helper.make_tensor("rounds", kind.INT64, [], [2**62]),
+        helper.make_tensor("yes", kind.BOOL, [], [True]),
+    ]
+    return _text_graph(nodes, constants)
+
+
+def enormous() -> onnx.GraphProto:
+    kind, helper = onnx.TensorProto, onnx.helper
+    value = helper.make_tensor("one", kind.FLOAT, [1], [1.0])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["shape"], ["much"], value=value),
+        helper.make_node("ReduceSum", ["much"], ["sum"]),
+        helper.make_node("Cast", ["input_ids"], ["ids"], to=kind.FLOAT),
+        helper.make_node("Add", ["sum", "ids"], ["text_embeds"]),
+    ]
+    return _text_graph(nodes, [helper.make_tensor("shape", kind.INT64, [2], [10**6, 10**6])])
+
+
+def _text_graph(nodes: list[Any], constants: list[Any]) -> onnx.GraphProto:
+    ids = onnx.helper.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["b", "n"])
+    out = onnx.helper.make_tensor_value_info("text_embeds", onnx.TensorProto.FLOAT, ["b", "n"])
+    return onnx.helper.make_graph(nodes, "text", [ids], [out], constants)
+
+
+@pytest.mark.parametrize("graph", [endless, enormous])
+def test_a_graph_that_does_not_end_or_fills_the_memory_is_refused(
+    graph: Callable[[], onnx.GraphProto], world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "_SECONDS", 8)
+    opset = [onnx.helper.make_opsetid("", 20)]
+    model = onnx.helper.make_model(graph(), opset_imports=opset, ir_version=9)
+    onnx.save(model, world / "text_model.onnx")
+    refused("E-MODEL-BROKEN", f"onnx:{world}", say="a graph of its folder")
 
 
 def test_what_a_graph_cannot_do_is_said_before_it_is_loaded(world: Path, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Programs that come with a model, run in a process that may take some seconds and some memory.
 
-A chat template is a program, a tokenizer an automaton with patterns, and merges come compressed: a
-folder that is made for it keeps its reader busy without end, fills the memory, or ends the process.
-This file is that process, too, which imports no other of ours:
+A chat template and an ONNX graph are programs, a tokenizer an automaton with patterns, and merges
+come compressed: a folder that is made for it keeps its reader busy without end, fills the memory,
+or ends the process. This file is that process, too, which imports no other of ours:
 
-    python -P bounded.py read|render < REQUEST    JSON in, and JSON out
+    python -P bounded.py read|render|compute BYTES < REQUEST    JSON in, and JSON out
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -58,6 +58,14 @@ def _is_larger(path: Path, most: int) -> bool:
     return size > most  # what is damaged is told by its reader
 
 
+def why_unusable(graphs: Sequence[Path], shapes: Mapping[str, Sequence[int]]) -> str:
+    """Why ONNX graphs cannot be computed, for inputs of ones; empty if they can."""
+    # Weights may lie beside a graph, and are copied once or twice while it is prepared.
+    room = sum(path.stat().st_size for one in graphs for path in one.parent.iterdir())
+    request = {"files": [*map(str, graphs)], "shapes": dict(shapes)}
+    return _run("compute", request, max(_MEMORY, 4 * room))[1]
+
+
 def render_template(template: str, chats: Sequence[Any], **more: Any) -> list[str]:
     """Chats in the words of a template, as transformers renders them."""
     request = {"conversations": chats, "chat_template": template, **more}
@@ -72,11 +80,11 @@ def _rendered(request: str) -> tuple[list[str], str]:
     return _run("render", json.loads(request))
 
 
-def _run(task: str, request: object) -> tuple[Any, str]:
+def _run(task: str, request: object, memory: int = _MEMORY) -> tuple[Any, str]:
     """The answer of the process; or what is wrong, in words that follow a name."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", __file__, task],
+            [sys.executable, "-P", __file__, task, str(memory)],
             input=json.dumps(request).encode(),
             capture_output=True,
             timeout=_SECONDS,
@@ -102,6 +110,22 @@ def _read(files: list[str]) -> None:
             tokenizer.encode(text)
 
 
+def _compute(files: list[str], shapes: dict[str, list[int]]) -> None:
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    kinds = {"tensor(float16)": np.float16, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
+    for path in files:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        inputs = {
+            one.name: np.ones(shapes.get(one.name, [1]), dtype=kinds.get(one.type, np.float32))
+            for one in session.get_inputs()
+        }
+        session.run(None, inputs)
+
+
 def _render(**request: Any) -> list[str]:
     from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -111,24 +135,26 @@ def _render(**request: Any) -> list[str]:
     return rendered
 
 
-def _limit() -> None:
+def _limit(memory: int) -> None:
     try:
         import resource
     except ImportError:  # Windows
         return
-    for what, most in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CPU, _SECONDS)):
+    for what, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, _SECONDS)):
         _, hard = resource.getrlimit(what)
         resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
 
 
-def main(task: str) -> None:
-    _limit()
+def main(task: str, memory: str) -> None:
+    _limit(int(memory))
     request = json.load(sys.stdin)
     answer, sys.stdout = sys.stdout, sys.stderr  # where libraries may print
     found, why = None, ""
     try:
         if task == "render":
             found = _render(**request)
+        elif task == "compute":
+            _compute(**request)
         else:
             _read(**request)
     except BaseException as error:  # compiled code that panics raises no Exception
@@ -138,4 +164,4 @@ def main(task: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -25,6 +25,7 @@ from counterpoint._util.errors import CounterpointError, ModelError, NotFoundErr
 from counterpoint._util.registry import Option, did_you_mean, read_options
 from counterpoint._util.untrusted import described, parse_json
 from counterpoint.images import Reader
+from counterpoint.models.bounded import why_unusable
 from counterpoint.models.hub import find_source, hub_or_cache, refuse_unsafe
 from counterpoint.models.registry import LoadOptions, records_in, world_folder
 from counterpoint.scoring import Model
@@ -138,7 +139,10 @@ class Words:
 class OnnxEncoder:
     """A dual encoder of two graphs, or of one with both towers."""
 
-    def __init__(self, id: str, folder: Path, variant: str, options: LoadOptions) -> None:
+    def __init__(
+        self, id: str, folder: Path, variant: str, options: LoadOptions, *, own: bool = False
+    ) -> None:
+        """`own`: the graphs are ours, and are not tried before they are opened."""
         self.id, self._unit = id, options.unit
         about = {name: _read(id, folder / name) for name in _ABOUT}
         files = _graphs(id, folder, variant)
@@ -146,6 +150,8 @@ class OnnxEncoder:
         self._words = Words(folder, about)
         self.reader = self._pixels.reader
         providers = _providers(id, options)
+        if not own:
+            self._refuse_unusable(files)
         self._sessions = [
             onnxruntime.InferenceSession(str(path), _session_options(), providers=providers)
             for path in files
@@ -155,6 +161,15 @@ class OnnxEncoder:
         self._whole = False
         self._whole = not self._may_cut_padding()
         self.fingerprint = _digest(id, folder, files, (self._whole, options.unit))
+
+    def _refuse_unusable(self, files: Sequence[Path]) -> None:
+        blank = self._pixels.finish([self.preprocess(Image.new("RGB", (8, 8)))])
+        ids, _ = self._words.ids(_PROBES[:1], whole=False)
+        texts = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), ids.shape)
+        if why := why_unusable(files, {"pixel_values": blank.shape, **texts}):
+            raise ModelError(
+                "E-MODEL-BROKEN", f"{self.id}: a graph of its folder {why}; use another export."
+            )
 
     def preprocess(self, image: Image.Image) -> np.ndarray:
         return self.reader.prepare(image)
@@ -255,7 +270,7 @@ def load_world(rest: str, options: LoadOptions) -> Model:
 
         return load_open_clip(f"local-dir:{folder}", options)
     with explained(f"world:{rest}"):
-        return OnnxEncoder(f"world:{rest}", folder, "", options)
+        return OnnxEncoder(f"world:{rest}", folder, "", options, own=True)
 
 
 @contextmanager
