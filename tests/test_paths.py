@@ -24,7 +24,7 @@ COMMANDS = {
         *("", 14, 36),
     ),
     "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 23, 57),
-    "a training step": ((*TRAIN, "out=out"), "gradients", 12, 14),
+    "a training step": ((*TRAIN, "out=out"), "gradients", 12, 12),
 }
 
 

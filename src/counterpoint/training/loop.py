@@ -11,8 +11,8 @@ threads and ranks).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +33,6 @@ from counterpoint.evaluation import (
     mix_weights,
 )
 from counterpoint.models import records_in
-from counterpoint.training.batches import Batch
 from counterpoint.training.checkpoints import (
     capture,
     claimed,
@@ -173,14 +172,15 @@ def _train(
     validator: Validator | None,
 ) -> None:
     recipe, ranks, folder = run.recipe, run.ranks, run.recipe.folder
+    count = recipe.accumulate
     display.begin(recipe.name, run.steps, done)
     if done:
         display.say(f"going on from step {done:,} of {run.steps:,}")
     if ranks.device.type == "cpu" and recipe.precision != "fp32":
         display.say(f"{recipe.precision} on a CPU can be very slow: use precision=fp32 there")
     with (
-        _logging(run, done) as log,
-        _batches(run, done) as batches,
+        closing(_log(run, done)) if ranks.first else nullcontext() as log,
+        closing(run.data.stream(done * count, run.steps * count)) as batches,
         stop_between_steps(alone=ranks.size == 1) as stop,
     ):
         stopped_in_evaluation = _evaluates(recipe, done, run.steps) and not evaluated(folder, done)
@@ -275,36 +275,11 @@ def _kept(folder: Path) -> str:
     return f"the checkpoint of step {steps[-1]:,} is kept"
 
 
-@contextmanager
-def _batches(run: TrainingRun, done: int) -> Iterator[Iterator[Batch]]:
-    count = run.recipe.accumulate
-    stream = run.data.stream(done * count, run.steps * count)
-    try:
-        yield stream
-    finally:
-        close = getattr(stream, "close", None)  # ends its worker processes now
-        if close is not None:
-            close()
-
-
-@contextmanager
-def _logging(run: TrainingRun, done: int) -> Iterator[Log | None]:
-    """The log of the first rank; None for the others."""
-    if not run.ranks.first:
-        yield None
-        return
+def _log(run: TrainingRun, done: int) -> Log:
     recipe = run.recipe
     config: dict[str, Any] = {**recipe.settled(), "digest": recipe.digest()}
-    log = Log(
-        recipe.folder,
-        done,
-        tensorboard=recipe.tensorboard,
-        wandb=config if recipe.wandb else None,
-    )
-    try:
-        yield log
-    finally:
-        log.close()
+    wandb = config if recipe.wandb else None
+    return Log(recipe.folder, done, tensorboard=recipe.tensorboard, wandb=wandb)
 
 
 # --- save ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import active_children
@@ -175,7 +175,7 @@ class TrainingData(ABC):
         """This rank's part of a step's batch, made here and now. `step` counts from 0."""
         return self._finish(self.prepare(epoch, step))
 
-    def stream(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
+    def stream(self, start: int = 0, stop: int | None = None) -> Generator[Batch, None, None]:
         """The batches from step `start` (counted over all epochs) up to `stop`, made ahead.
 
         Worker processes prepare them; they come in order and equal `batch` bit for bit. Close the
