@@ -32,7 +32,7 @@ from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip import names
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
-from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.registry import LoadOptions, check_model, load_model, world_folder
 from counterpoint.models.torch_models import Runtime
 
 # --- QuickGELU ---------------------------------------------------------------------------------
@@ -297,6 +297,26 @@ def test_unknown_names_are_answered_with_near_ones():
     assert "laion2b" in refusal("open_clip:ViT-B-32", "E-MODEL-ID-INVALID")  # which tags there are
     assert "Did you mean 'base'?" in refusal("world:bse", "E-MODEL-UNKNOWN")
     assert "Did you mean 'open_clip'?" in refusal("openclip:ViT-B-32/openai", "E-MODEL-UNKNOWN")
+
+
+def test_a_path_or_a_name_without_its_family_is_answered_with_the_id(tmp_path):
+    world, hub = world_folder("base"), tmp_path / "clip"
+    hub.mkdir()
+    (hub / "config.json").write_text("{}")
+    (tmp_path / "export" / "onnx").mkdir(parents=True)
+    meant = {
+        str(world): f"open_clip:local-dir:{world}",
+        str(hub): f"hf:{hub}",
+        str(tmp_path / "export"): f"onnx:{tmp_path / 'export'}",
+        "epoch_5.pt": "checkpoint:epoch_5.pt@",
+        "openai/clip-vit-base-patch32": "hf:openai/clip-vit-base-patch32",
+        "ViT-B-32": "open_clip:ViT-B-32/",
+    }
+    for id, family in meant.items():
+        assert f"use {family}" in refusal(id, "E-MODEL-UNKNOWN")
+        with raises("E-MODEL-UNKNOWN", family):
+            check_model(id)
+    assert "Did you mean 'random'?" in refusal("randm", "E-MODEL-UNKNOWN")
 
 
 def test_cuda_without_a_gpu_is_refused_in_a_sentence(monkeypatch, tmp_path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from counterpoint._util.errors import NotFoundError
 from counterpoint._util.registry import Option, Registry, did_you_mean
-from counterpoint._util.untrusted import shown
+from counterpoint._util.untrusted import shortened, shown
 
 if TYPE_CHECKING:
     from counterpoint.scoring import Model
@@ -109,6 +109,7 @@ def load_model(id: str, options: LoadOptions | None = None) -> Model:
     """Load a model by its id, for instance `open_clip:ViT-B-32-quickgelu/openai`."""
     from counterpoint.scoring import check_kind  # not at the top: a list of models needs no NumPy
 
+    check_family(id)
     family, _, rest = id.partition(":")
     model: Model = FAMILIES.get(family)(rest, options or LoadOptions())
     check_kind(model)
@@ -117,12 +118,46 @@ def load_model(id: str, options: LoadOptions | None = None) -> Model:
 
 def check_model(id: str) -> None:
     """Refuse an id that cannot be loaded, as far as that is known without loading anything."""
+    check_family(id)
     family, _, rest = id.partition(":")
-    if family not in FAMILIES.names():
-        FAMILIES.get(family)  # raises
     if family in _CHECKS:
         module, _, name = _CHECKS[family].partition(":")
         getattr(importlib.import_module(module), name)(rest)
+
+
+# What a folder of a family of models has in it.
+_SIGNS: Final = {
+    "open_clip_config.json": "open_clip:local-dir:{}",
+    "vision_model.onnx": "onnx:{}",
+    "onnx": "onnx:{}",
+    "config.json": "hf:{}",
+}
+_WEIGHTS: Final = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+
+
+def check_family(id: str) -> None:
+    """Raise unless an id begins with a family; it says which, where a path or a name shows it."""
+    family = id.partition(":")[0]
+    if family in FAMILIES.names():
+        return
+    path = Path(id).expanduser()
+    meant = ""
+    if path.is_dir():
+        signs = (form for sign, form in _SIGNS.items() if (path / sign).exists())
+        meant = next(signs, "")
+    elif path.suffix in _WEIGHTS:
+        meant = "checkpoint:{}@ARCHITECTURE"
+    elif re.fullmatch(r"[\w.-]+/[\w.-]+", id):
+        meant = "hf:{}"
+    elif re.fullmatch(r"(ViT|RN|convnext|EVA|coca|xlm)[\w-]*", id):
+        meant = "open_clip:{}/TAG"
+    if not meant:
+        FAMILIES.get(family)  # raises
+    raise NotFoundError(
+        "E-MODEL-UNKNOWN",
+        f"{shown(id)} does not begin with a family of models; use {meant.format(shortened(id))} "
+        "(`counterpoint ls models` has all families).",
+    )
 
 
 def world_folder(name: str) -> Path:
