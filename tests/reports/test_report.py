@@ -215,21 +215,6 @@ def test_a_model_without_published_values_has_none_and_an_unknown_name_is_refuse
 # --- formats -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_csv_has_every_number(models):
-    tables = report_tables(models, ReportOptions(resamples=FEW))
-    lines = list(csv.DictReader(io.StringIO(formats.as_csv(tables))))
-    assert len(lines) == len(tables.numbers)
-    for line, number in zip(lines, tables.numbers, strict=True):
-        assert (line["model"], line["group"], line["metric"]) == (
-            number.model,
-            number.group,
-            number.metric,
-        )
-        assert float(line["value"]) == number.value
-        assert line["standing"] == number.standing
-
-
 GOLDEN = r"""% \usepackage[T1]{fontenc} \usepackage{booktabs}
 \begin{table}
 \centering
