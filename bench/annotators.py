@@ -130,15 +130,13 @@ def annotate(base: str, link: str, number: int, log: Log, twice: bool) -> None:
 
 
 def make(db: Path, cases: int, people: int, overlap: int) -> tuple[str, ...]:
-    from counterpoint.studio.annotate.campaigns import CampaignDesign, create
-    from counterpoint.studio.annotate.questions import KINDS
-    from counterpoint.studio.annotate.sources import SourceSelection, read_material
-    from counterpoint.studio.database import open_database
+    from counterpoint.studio import open_database
+    from counterpoint.studio.annotate import CampaignDesign, Order, SourceSelection, make_campaign
 
-    kind = KINDS["both-ways"]
-    material = read_material(f"world-bi:size={cases}", kind, SourceSelection())
-    database = open_database(str(db))
-    made = create(database, "load", kind, material, CampaignDesign(overlap, 0.1, 0), people)
+    database, settings = open_database(str(db)), CampaignDesign(overlap, 0.1, 0)
+    source, wanted = f"world-bi:size={cases}", SourceSelection()
+    order = Order("load", source, "both-ways", settings, people, wanted)
+    made = make_campaign(database, order)
     database.close()
     return made.links
 

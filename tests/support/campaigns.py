@@ -13,12 +13,13 @@ from counterpoint.studio.annotate.assignment import give, next_showing
 from counterpoint.studio.annotate.campaigns import (
     CampaignDesign,
     NewCampaign,
-    create,
+    Order,
     find_campaign,
+    make_campaign,
 )
-from counterpoint.studio.annotate.questions import KINDS, AnnotationQuestion
+from counterpoint.studio.annotate.questions import AnnotationQuestion
 from counterpoint.studio.annotate.results import CampaignResults, outcome_of
-from counterpoint.studio.annotate.sources import SourceSelection, read_material
+from counterpoint.studio.annotate.sources import SourceSelection
 from counterpoint.studio.database import Annotator, Database, Item, open_database
 
 # What an annotator says of an item: annotator's number, item -> value.
@@ -51,9 +52,8 @@ def campaign(
     seed: int = 0,
 ) -> NewCampaign:
     wanted = SourceSelection(limit, seed, against=against)
-    material = read_material(str(source), KINDS[kind], wanted)
     settings = CampaignDesign(overlap, checks, seed, fixed=fixed)
-    return create(database, name, KINDS[kind], material, settings, people)
+    return make_campaign(database, Order(name, str(source), kind, settings, people, wanted))
 
 
 def answer_all(database: Database, says: Says, name: str = "c") -> None:

@@ -161,7 +161,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class NewCampaign:
-    """What `create` did."""
+    """What `make_campaign` did."""
 
     name: str
     items: int
@@ -171,23 +171,13 @@ class NewCampaign:
 
 
 def make_campaign(database: Database, order: Order) -> NewCampaign:
-    """Read the source and write the campaign, for the command line and the studio alike."""
-    kind = find_kind(order.kind)
-    _refuse(order.name, order.settings, order.annotators)  # before a long read
+    """Read the source, and write the campaign and its annotators.
+
+    What gives no question is counted by its reason.
+    """
+    kind, settings = find_kind(order.kind), order.settings
+    _refuse(order)  # before a long read
     material = read_material(order.source, kind, order.wanted)
-    return create(database, order.name, kind, material, order.settings, order.annotators)
-
-
-def create(
-    database: Database,
-    name: str,
-    kind: CampaignKind,
-    material: CampaignSource,
-    settings: CampaignDesign,
-    annotators: int = 2,
-) -> NewCampaign:
-    """Write a campaign and its annotators; what gives no question is counted by its reason."""
-    _refuse(name, settings, annotators)
     left_out = Counter(material.left_out)
     asked = _asked(material, kind, left_out)
     checks = make_checks(asked, settings.checks, settings.seed)
@@ -195,55 +185,50 @@ def create(
     shuffles = rng.integers(1, PRIME, len(asked) + len(checks)).tolist()
 
     def work(session: Session) -> tuple[str, ...]:
-        if session.scalar(select(Campaign.id).where(Campaign.name == name)) is not None:
+        if session.scalar(select(Campaign.id).where(Campaign.name == order.name)) is not None:
             raise CampaignError(
-                "E-CAMPAIGN-EXISTS", f"there is a campaign {name!r} already; choose another name."
+                "E-CAMPAIGN-EXISTS",
+                f"there is a campaign {order.name!r} already; choose another name.",
             )
-        row = Campaign(
-            name=name, kind=kind.name, settings=asdict(settings), source=dict(material.about)
-        )
-        row.source["left_out"] = dict(left_out)
+        source = {**material.about, "left_out": dict(left_out)}
+        row = Campaign(name=order.name, kind=kind.name, settings=asdict(settings), source=source)
         if settings.fixed:
-            row.settings["teams"] = annotators // settings.overlap
+            row.settings["teams"] = order.annotators // settings.overlap
         session.add(row)
         session.flush()
         _add_items(session, row, asked, checks, shuffles)
-        return _add_annotators(session, row, annotators)
+        return _add_annotators(session, row, order.annotators)
 
-    tokens = database.write(work)
-    links = tuple(link(token) for token in tokens)
-    return NewCampaign(name, len(asked), len(checks), links, left_out)
+    links = tuple(link(token) for token in database.write(work))
+    return NewCampaign(order.name, len(asked), len(checks), links, left_out)
 
 
-def _refuse(name: str, settings: CampaignDesign, annotators: int) -> None:
+def _refuse(order: Order) -> None:
+    name, settings, annotators = order.name, order.settings, order.annotators
     if not _NAME.fullmatch(name):
         raise CampaignError(
             "E-CAMPAIGN-NAME",
             f"{name!r:.80} is no name for a campaign: letters, digits, dots, dashes, at most 64.",
         )
-    text = settings.instructions
-    faults = (
-        (
-            1 <= settings.overlap <= 100 and 1 <= annotators <= 1000,
-            "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.",
+    overlap, text = settings.overlap, settings.instructions
+    rules = {
+        "a campaign has 1 to 1,000 annotators and an overlap of 1 to 100.": (
+            1 <= overlap <= 100 and 1 <= annotators <= 1000
         ),
-        (
-            annotators >= settings.overlap,
-            f"an overlap of {settings.overlap} needs that many annotators, not {annotators}.",
+        f"an overlap of {overlap} needs that many annotators, not {annotators}.": (
+            annotators >= overlap
         ),
-        (
-            not settings.fixed or annotators % settings.overlap == 0,
-            f"fixed teams of {settings.overlap} do not divide {annotators} annotators.",
+        f"fixed teams of {overlap} do not divide {annotators} annotators.": (
+            not settings.fixed or annotators % max(1, overlap) == 0
         ),
-        (0 <= settings.checks <= 0.5, "the share of attention checks must be between 0 and 0.5."),
-        (
-            len(text) <= INSTRUCTIONS and "\0" not in text,
-            f"instructions are text of at most {INSTRUCTIONS:,} characters.",
+        "the share of attention checks must be between 0 and 0.5.": 0 <= settings.checks <= 0.5,
+        f"instructions are text of at most {INSTRUCTIONS:,} characters.": (
+            len(text) <= INSTRUCTIONS and "\0" not in text
         ),
-    )
-    for good, why in faults:
-        if not good:
-            raise CampaignError("E-CAMPAIGN-INVALID", why)
+    }
+    for rule, kept in rules.items():
+        if not kept:
+            raise CampaignError("E-CAMPAIGN-INVALID", rule)
 
 
 def _asked(material: CampaignSource, kind: CampaignKind, left_out: Counter[str]) -> list[Asked]:
