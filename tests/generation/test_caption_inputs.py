@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 import tracemalloc
 from pathlib import Path
 
@@ -25,29 +26,8 @@ from counterpoint.generation.pairs import UniqueIds
 from counterpoint.world.grammar import holds, read
 from counterpoint.world.scenes import read_scene
 
-COCO = {
-    "info": {"year": 2014},
-    "licenses": [{"id": 1}],
-    "images": [{"id": 9, "file_name": "9.jpg"}, {"id": 4, "file_name": "4.jpg"}],
-    "annotations": [
-        {"id": 70, "image_id": 4, "caption": "A cat. "},
-        {"id": 71, "image_id": 9, "caption": "A dog."},
-        {"id": 72, "image_id": 4, "caption": None},
-    ],
-}
-KARPATHY = {
-    "dataset": "coco",
-    "images": [
-        {
-            "filepath": "val2014",
-            "filename": "a.jpg",
-            "split": split,
-            "sentids": [first, first + 1],
-            "sentences": [{"raw": "A b.", "sentid": first}, {"raw": "B a.", "sentid": first + 1}],
-        }
-        for split, first in (("test", 5), ("train", 90), ("restval", 40))
-    ],
-}
+FILES = json.loads(Path(__file__).with_name("caption_files.json").read_text())
+COCO = FILES["coco"]
 
 
 def write(path: Path, value: object) -> str:
@@ -75,7 +55,7 @@ def test_coco_captions_in_either_order(tmp_path: Path, order: list[str]):
 
 
 def test_karpathy_images_with_their_sentences(tmp_path: Path):
-    name = write(tmp_path / "dataset_coco.json", KARPATHY)
+    name = write(tmp_path / "dataset_coco.json", FILES["karpathy"])
     found = sources(name, split="train,restval")
     assert [source.id for source in found] == ["90", "91", "40", "41"]
     assert found[0] == SourceCaption("90", ImageRef("val2014/a.jpg"), "A b.", ("B a.",))
@@ -290,32 +270,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, ending: str):
 
 # --- refusals ----------------------------------------------------------------------------------
 
-BROKEN = {
-    "a.csv": ("caption,image\nx\n", "E-FILE-MALFORMED"),
-    "b.csv": ("words,image\nx,y\n", "E-COLUMN-MISSING"),
-    "c.csv": ("caption\n", "E-CAPTIONS-MISSING"),
-    "d.csv": ("", "E-FILE-EMPTY"),
-    "a.jsonl": ('{"caption": "x"}\n{"caption"\n', "E-JSON-INVALID"),
-    "b.jsonl": ('{"caption": 5}', "E-FIELD-INVALID"),
-    "c.jsonl": ("[1]", "E-ROW-MALFORMED"),
-    "d.jsonl": ('{"caption": "x", "image": 5}', "E-FIELD-INVALID"),
-    "e.jsonl": ('{"caption": "x", "image": "i", "box": [1]}', "E-FIELD-INVALID"),
-    "f.jsonl": ('{"caption": "x", "id": [1, 2]}', "E-FIELD-INVALID"),
-    "a.json": ('[{"caption": "x"},', "E-JSON-INVALID"),
-    "b.json": ('{"a": 1}', "E-CAPTIONS-MISSING"),
-    "c.json": ("", "E-JSON-INVALID"),
-    "d.json": ('{"images": [{"id": 1}], "annotations": []}', "E-FIELD-MISSING"),
-    "e.json": (json.dumps({**COCO, "images": []}), "E-IMAGE-UNKNOWN"),
-    "f.json": (json.dumps({"annotations": [{"bbox": []}]}), "E-FIELD-MISSING"),
-    "g.json": ('{"images": [{"sentences": 5}]}', "E-FIELD-MISSING"),
-    "h.json": ("[1]", "E-ROW-MALFORMED"),
-    "a.parquet": ("no table", "E-FILE-MALFORMED"),
-    "a.txt": ("a caption", "E-FILE-FORMAT"),
-}
-
 
 def test_a_broken_file_is_named_with_the_place(tmp_path: Path):
-    for name, (text, code) in BROKEN.items():
+    broken = tomllib.loads(Path(__file__).with_name("broken_captions.toml").read_text())
+    for name, (text, code) in broken.items():
         with raises(code, name):
             sources(write(tmp_path / name, text))
 

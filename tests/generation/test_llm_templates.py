@@ -244,26 +244,7 @@ def test_a_chain_is_read_strictly() -> None:
     assert chained(good, "a dog on a bed", step) == ("dog", "cat", "a cat on a bed")
 
 
-OWN = """
-version = "3"
-kind = "positive"
-type = "paraphrase"
-subtype = ""
-summary = "mine"
-[change]
-measure = "words"
-least = 3
-share = 0.5
-[[steps]]
-name = "ask"
-answer = "sentence"
-label = ""
-temperature = 0.7
-max_tokens = 50
-instruction = "Say it in other words."
-ask = 'Sentence: "{caption}"'
-shots = [{ caption = "a dog", answer = "a hound" }]
-"""
+OWN = Path(__file__).with_name("own_template.toml").read_text()
 
 
 def test_a_users_own_file(tmp_path: Path) -> None:

@@ -46,46 +46,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_case_is_a_caption_its_positive_and_the_negative(data: Path):
+    """The word that the negative replaces gets the synonym, and whole words do."""
     counts = make_replace(data, data / "out" / "replace.parquet")
-    made = read_cases(data / "out" / "replace.parquet").frame.rows(named=True)
-    assert {row["id"]: (row["groups"][0], row["captions"]) for row in made} == {
-        "Relation/vg/spatial/0": (
-            "relations/in",
-            ["cat in box", "cat within box", "cat out of box"],
-        ),
-        "Relation/vg/spatial/1": (
-            "relations/on top of",
-            ["dog on top of table", "dog on table", "dog below table"],
-        ),
-        "Relation/vg/spatial/2": (
-            "relations/in",
-            ["bird in the tree", "bird within the tree", "bird nearby tree"],
-        ),
-        "Relation/vg/action/0": (
-            "relations/sitting",
-            ["man sitting on bench", "man seated on bench", "man eating bench"],
-        ),
-        "Relation/vg/action/1": (
-            "relations/sitting",
-            ["man sitting in car", "man seated in car", "man eating car"],
-        ),
-        "Attribute/vg/color/0": (
-            "attributes/blue",
-            [
-                "white clouds IN blue sky",
-                "white clouds IN sapphire sky",  # the word that the negative replaces
-                "white clouds IN red sky",
-            ],
-        ),
-        "Attribute/vg/color/1": (
-            "attributes/red",
-            [
-                "plant covered in red leaf",
-                "plant covered in crimson leaf",  # whole words
-                "plant covered in silver leaf",
-            ],
-        ),
-    }
+    made = list(read_cases(data / "out" / "replace.parquet").frame.rows(named=True))
+    rows = [" | ".join((row["id"], row["groups"][0], *row["captions"])) for row in made]
+    expected = Path(__file__).with_name("replace_cases.txt").read_text()
+    assert sorted(rows) == sorted(expected.splitlines())
     assert {row["images"][0]["path"] for row in made} == {f"{data}/visual_genome/VG_100K/7.jpg"}
     assert sum(counts.left_out.values()) == 4
 

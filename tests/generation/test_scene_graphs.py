@@ -214,29 +214,8 @@ def test_every_swap_keeps_its_words_and_is_not_in_the_graph(objects: list[Object
 
 # --- files -------------------------------------------------------------------------------------
 
-SIDES = {"x": 0, "y": 0, "w": 300, "h": 150}
-VISUAL_GENOME = [
-    {
-        "image_id": 7,
-        "objects": [
-            {"object_id": 1, "names": ["Man "], "synsets": ["man.n.01"], **SIDES},
-            {"object_id": 2, "names": ["tree"], "attributes": ["Green", "green"], **SIDES},
-        ],
-        "relationships": [
-            {"relationship_id": 5, "predicate": "IS  Behind.", "subject_id": 1, "object_id": 2}
-        ],
-    }
-]
-GQA = {
-    "7": {
-        "width": 400,
-        "height": 200,
-        "objects": {
-            "1": {"name": "man", "relations": [{"name": "behind", "object": "2"}], **SIDES},
-            "2": {"name": "tree", "attributes": ["green"], "relations": [], **SIDES},
-        },
-    }
-}
+FILES = json.loads(Path(__file__).with_name("caption_files.json").read_text())
+VISUAL_GENOME, GQA = FILES["visual genome"], FILES["gqa"]
 
 
 def written(path: Path, value: object) -> Path:
