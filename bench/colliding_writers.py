@@ -57,7 +57,7 @@ def write_table(place: Path, label: str) -> None:
 
 
 def read_table(place: Path) -> list[str]:
-    return [text for frame in read_pairs(place) for text in frame["text"].to_list()]
+    return read_pairs(place)["text"].to_list()
 
 
 def write_run(place: Path, label: str) -> None:

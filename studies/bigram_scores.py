@@ -74,9 +74,8 @@ def main() -> None:
     args = parser.parse_args()
     captions = captions_of(args.captions)
     model = Bigrams(captions)
-    texts = sorted(
-        {text for frame in read_pairs(args.pairs) for text in (*frame["caption"], *frame["text"])}
-    )
+    pairs = read_pairs(args.pairs)
+    texts = sorted({*pairs["caption"], *pairs["text"]})
     rows = [(text, *model.scores(text)) for text in texts]
     pl.DataFrame(rows, schema=["text", "unigram", "bigram"], orient="row").write_csv(args.out)
     print(f"{len(texts):,} texts by {len(captions):,} captions: {args.out}")

@@ -29,7 +29,7 @@ STATED: Final = ("kind", "method", "type", "subtype", "source")
 
 def sample(paths: list[Path], each: int) -> pl.DataFrame:
     """`each` texts of every method, numbered."""
-    pairs = pl.concat([piece for path in paths for piece in read_pairs(path)])
+    pairs = pl.concat(map(read_pairs, paths))
     pairs = pairs.filter(pl.col("refused") == "").with_columns(
         drawn=pl.concat_str("method", "source", "text", separator="\0").map_elements(
             lambda said: blake2b(said.encode(), digest_size=8).hexdigest(), return_dtype=pl.String

@@ -23,7 +23,7 @@ from counterpoint.benchmarks.positives import accepted_positives
 from counterpoint.benchmarks.reading import parquet_rows
 from counterpoint.cases import Cases
 from counterpoint.generation.inputs.captions import open_captions
-from counterpoint.generation.pairs import SCHEMA, count_pairs, read_pairs
+from counterpoint.generation.pairs import SCHEMA, read_pairs
 from counterpoint.generation.refinement.scores import read_scores
 from counterpoint.studio.annotate.questions import KINDS
 from counterpoint.studio.annotate.sources import SourceSelection, read_material
@@ -46,8 +46,7 @@ READERS: dict[str, tuple[pa.Table, Callable[[Path], object]]] = {
     "training": (CAPTIONS, lambda path: _is_pairs(path) or _read_training(path).to_pylist()),
     "hub": (HUB, lambda path: list(parquet_rows(path, ["text"], ["image"]))),
     "labels": (HUB, read_labels),
-    "pairs": (PAIRS, lambda path: list(read_pairs(path))),
-    "number of pairs": (PAIRS, count_pairs),
+    "pairs": (PAIRS, lambda path: read_pairs(path)),
     "campaign": (PAIRS, lambda path: read_material(str(path), KIND, SourceSelection())),
 }
 

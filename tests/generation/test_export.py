@@ -435,7 +435,6 @@ def test_an_ending_that_is_none(tmp_path: Path):
 
 
 def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("counterpoint.generation.pairs._ROWS", 7)
     monkeypatch.setattr("counterpoint.generation.export.datasets._CHUNK", 3)
     files = [
         written(

@@ -305,7 +305,7 @@ def test_the_command_line_draws_into_a_folder_beside_the_result(
     assert "3 prompts longer than the model reads" in " ".join(done.output.split())
     assert len(list((tmp_path / "a" / "drawn-images").rglob("*.png"))) == 3
     (tmp_path / "a").rename(tmp_path / "b")  # paths go with the folder
-    [table] = read_pairs(tmp_path / "b" / "drawn.parquet")
+    table = read_pairs(tmp_path / "b" / "drawn.parquet")
     for path, images in table.select("text_image", "text_images").iter_rows():
         with Image.open(tmp_path / "b" / path) as image:
             assert image.size == (SIDE, SIDE) and images[0]["path"] == path
@@ -331,7 +331,7 @@ def test_a_caption_is_drawn_again_with_another_seed(
     first = Pair("1", None, "a cat", "a dog", "negative", *end)  # draws the caption: "a dog"
     write_pairs(tmp_path / "first.parquet", [tabulate([first])], {})
     run("images", tmp_path / "first.parquet", tmp_path / "own.parquet")
-    [table] = read_pairs(tmp_path / "own.parquet")
+    table = read_pairs(tmp_path / "own.parquet")
     own = ImageRef(table["text_image"][0])
     rows = [
         Pair("1", own, "a dog", "a cat", "negative", *end),

@@ -146,7 +146,7 @@ def test_inpainting_by_the_command(
     words += ["-m", str(models["inpaint"]), "--side", "16", "--device", "cpu"]
     result = CliRunner().invoke(app, [*words, "--masks", str(tmp_path / "boxes.csv")])
     assert result.exit_code == 0, result.output
-    [table] = read_pairs(tmp_path / "o.parquet")
+    table = read_pairs(tmp_path / "o.parquet")
     assert size_of(tmp_path / table["text_image"][0]) == (24, 24)
     assert read_about(tmp_path / "o.parquet")["images"]["class"] == "StableDiffusionInpaintPipeline"
     assert CliRunner().invoke(app, [*words, "--images", "x"]).exit_code == 2

@@ -65,27 +65,27 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     other = Pair("8", None, "ein Hund 🐶", "x", *end)
     rows = write_pairs(path, [tabulate([PAIR]), tabulate([]), tabulate([other])], {"seed": 5})
     assert rows == 2
-    table = pl.concat(read_pairs(path, rejected=True))
+    table = read_pairs(path, rejected=True)
     assert table.schema == SCHEMA
     assert table["box"].to_list() == [[1, 2, 3, 4], None]
     assert table["image"].to_list() == ["a.jpg", None]
     assert table["checks"].to_list() == [[], ["changed"]]
     assert table["doubt"].to_list() == ["", "narrower"]
     assert read_about(path) == {"seed": 5}
-    assert len(pl.concat(read_pairs(path))) == 1
+    assert len(read_pairs(path)) == 1
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with raises("E-FILE-FORMAT", tmp_path / "p.csv"):
         write_pairs(tmp_path / "p.csv", [], {})
     with raises("E-FILE-MISSING", tmp_path / "none.parquet"):
-        list(read_pairs(tmp_path / "none.parquet"))
+        read_pairs(tmp_path / "none.parquet")
     pl.DataFrame({"caption": ["a"]}).write_parquet(tmp_path / "other.parquet")
     with raises("E-COLUMN-MISSING", "source"):
-        list(read_pairs(tmp_path / "other.parquet"))
+        read_pairs(tmp_path / "other.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     with raises("E-FILE-MALFORMED", tmp_path / "broken.parquet"):
-        list(read_pairs(tmp_path / "broken.parquet"))
+        read_pairs(tmp_path / "broken.parquet")
     with raises("E-FILE-MALFORMED", tmp_path / "broken.parquet"):
         read_about(tmp_path / "broken.parquet")
 
@@ -132,7 +132,7 @@ def test_the_authors_training_texts(tmp_path: Path):
     settings = TextSettings("positive", (), checks=False)
     out = tmp_path / "out.parquet"
     made = import_texts(open_captions(str(file)), texts, settings, out, type="swap")
-    [table] = read_pairs(out)
+    table = read_pairs(out)
     assert table["text"].to_list() == ["a dog and a man", "a large red bus"]
     assert table["image"].to_list() == ["0.jpg", "2.jpg"]
     assert set(table["type"]) == {"swap"} and set(table["method"]) == {"imported/swap"}
@@ -177,7 +177,7 @@ def test_a_benchmarks_own_texts_become_pairs(tmp_path: Path) -> None:
     made = import_cases(str(path), None, settings, out, type="add")
     names = ("source", "image", "caption", "text", "kind", "type", "subtype")
     red, cat = (image.path, "A red bus on a road."), (image.path, "A cat on a mat.")
-    assert pl.concat(read_pairs(out)).select(names).sort("source", "text").rows() == [
+    assert read_pairs(out).select(names).sort("source", "text").rows() == [
         ("0", *red, "A BLUE bus on a road.", "negative", "replace", "att"),
         ("0", *red, "A road with a red bus.", "positive", "replace", "att"),
         ("1", *cat, "A cow on a mat.", "negative", "add", ""),

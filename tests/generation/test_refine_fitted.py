@@ -80,7 +80,7 @@ def test_rounds_go_on_until_a_fresh_fit_is_at_its_goal(bench: Bench, tmp_path: P
 
 
 def fit(path: Path, seed: int, name: str = "ngram") -> np.ndarray:
-    frame = pl.concat(read_pairs(path))
+    frame = read_pairs(path)
     texts = frame["caption"].to_list(), frame["text"].to_list(), frame["image"].to_list()
     return Differences.of(FITTED[name].grams, [texts]).gaps(seed)
 
@@ -202,7 +202,7 @@ def test_captions_of_one_image_are_on_one_side(tmp_path: Path) -> None:
     """Pairs without an image stand for themselves; the others go by their image."""
     pairs = [*shortcut_pairs(40)]
     source = write(tmp_path / "in.parquet", pairs)
-    negatives = Negatives.of(pl.concat(read_pairs(source)), (), 0)
+    negatives = Negatives.of(read_pairs(source), (), 0)
     found = scores.FittedScores("blind:ngram", negatives)
     images = negatives.pairs["image"].to_list()
     clusters = found.differences.clusters

@@ -256,7 +256,7 @@ def test_the_command_writes_a_file_that_becomes_a_benchmark(tmp_path: Path, meth
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
     subtype, id, (caption, text) = CASES[method]
-    (row,) = (row for frame in read_pairs(out) for row in frame.to_dicts())
+    (row,) = read_pairs(out).to_dicts()
     assert (row["source"], row["caption"], row["text"]) == (id, caption, text)
     assert (row["image"], row["box"]) == ("7.jpg", [0, 0, 300, 150])
     assert (row["type"], row["subtype"], row["method"]) == ("swap", subtype, method)

@@ -266,8 +266,7 @@ def test_the_command_takes_a_pairs_file_with_drawn_images(tmp_path: Path) -> Non
 
 def test_a_pairs_file_without_drawn_images_is_refused(tmp_path: Path) -> None:
     pairs = write_drawn(tmp_path, 1)
-    frames = [frame.filter(pl.col("text_image").is_null()) for frame in read_pairs(pairs)]
-    write_pairs_file(pairs, frames, {})
+    write_pairs_file(pairs, [read_pairs(pairs).filter(pl.col("text_image").is_null())], {})
     assert "generate images" in refused("E-EXAMPLES-FEW", detector_items, pairs)
 
 

@@ -438,7 +438,7 @@ def test_accepted_pairs_are_a_pairs_file_with_the_chosen_image(database, tmp_pat
     assert [measure.what for measure in found.agreement] == ["some image or none", "which image"]
     written = export(found, tmp_path / "elsewhere/kept.parquet")
     assert written.rows == 2 and written.left_out == {"not accepted by most": 1}
-    [kept] = read_pairs(tmp_path / "elsewhere/kept.parquet")
+    kept = read_pairs(tmp_path / "elsewhere/kept.parquet")
     assert kept["text"].to_list() == ["a cat under a mat", "a bird under a mat"]
     assert [Path(path).name for path in kept["text_image"]] == ["cat-2.png", "bird-2.png"]
     assert all(Path(path).is_file() for path in kept["text_image"])
@@ -453,7 +453,7 @@ def test_ranked_texts_are_accepted_one_by_one(database, tmp_path):
     orders = {"s0": "1,1,2", "s1": "1,2,1", "s2": "1,3,2"}  # caption, positive, negative
     answer_all(database, lambda person, item: orders[item.key[:2]])
     written = export(outcome(database), tmp_path / "kept.parquet")
-    [kept] = read_pairs(tmp_path / "kept.parquet")
+    kept = read_pairs(tmp_path / "kept.parquet")
     assert kept["text"].to_list() == [
         *("a cat under a mat", "a cat upon a mat", "a bird under a mat")
     ]

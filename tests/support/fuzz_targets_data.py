@@ -99,9 +99,8 @@ def pairs_metadata(data: bytes, folder: Path) -> None:
 
 def _use(path: Path, folder: Path) -> None:
     read_about(path)
-    for frame in read_pairs(path, rejected=True):
-        frame.to_dicts()
-    Negatives.of(pl.concat(read_pairs(path)), ("type", "subtype"), 0)
+    read_pairs(path, rejected=True).to_dicts()
+    Negatives.of(read_pairs(path), ("type", "subtype"), 0)
     out = Path(tempfile.mkdtemp(dir=folder))
     try:
         export_training([path], out / "out.jsonl", Counter())

@@ -127,10 +127,9 @@ def images(
     After an interrupt or a kill, the same command draws only the missing images.
     """
     from counterpoint._util.store import Store, default_store
-    from counterpoint.generation import reserved, root_of
+    from counterpoint.generation import read_about, require_parquet, reserved, root_of
     from counterpoint.generation.images import (
         DrawSettings,
-        check,
         make_images,
         open_backend,
         open_chooser,
@@ -148,7 +147,8 @@ def images(
         raise typer.BadParameter(why, param_hint="--images")
     chosen: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     settings = DrawSettings(candidates, seed, **chosen)
-    check(pairs, out)
+    require_parquet(out)
+    read_about(pairs)  # errors before a model is loaded
     folder = out.parent / f"{out.stem}-images" if drawn is None else drawn
     with reserved(out), reserved(folder), progress_bars() as bars, Store(default_store()) as store:
         work = Work(store, batch, bars)

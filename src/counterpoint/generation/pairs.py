@@ -84,7 +84,6 @@ _EMPTIABLE: Final = ("subtype", "method", "version", "refused", "doubt")
 # Polars panics at some damaged files.
 _POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _METADATA: Final = b"counterpoint"
-_ROWS: Final = 50_000  # read at a time
 
 
 class Pair(NamedTuple):
@@ -210,54 +209,39 @@ def write_pairs(path: Path, frames: Iterable[pl.DataFrame], about: About) -> int
     return rows
 
 
-def read_pairs(path: Path, *, rejected: bool = False) -> Iterator[pl.DataFrame]:
-    """The table in pieces of bounded size, in order; without rejected pairs unless asked for.
+def read_pairs(path: Path, *, rejected: bool = False) -> pl.DataFrame:
+    """The table; without rejected pairs unless asked for.
 
     A null where a value is needed is an error. Texts that may be empty are empty where null.
     """
-    start = 0
     with _reading(path):
-        for raw in _frames(path, SCHEMA):
-            frame = raw.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
-            _check(frame, path, start)
-            start += len(frame)
-            whole = frame.with_columns(
-                pl.col(_EMPTIABLE).fill_null(""),
-                *(pl.col(name).list.drop_nulls() for name in ("checks", "scores", "text_images")),
+        columns = parquet_columns(path)
+        if missing := [name for name in SCHEMA if name not in columns]:
+            raise DataError(
+                "E-COLUMN-MISSING",
+                f"{path}: not a pairs file of `counterpoint generate`: "
+                f"the column {missing[0]!r} is missing.",
             )
-            yield whole if rejected else whole.filter(pl.col("refused") == "")
-
-
-def count_pairs(path: Path) -> int:
-    """How many pairs passed the checks."""
-    with _reading(path):
-        texts = (frame["refused"].cast(pl.String) for frame in _frames(path, ["refused"]))
-        return sum(int((text.fill_null("") == "").sum()) for text in texts)
-
-
-def _frames(path: Path, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
-    there = parquet_columns(path)
-    missing = [name for name in SCHEMA if name not in there]
-    if missing:
-        raise DataError(
-            "E-COLUMN-MISSING",
-            f"{path}: not a pairs file of `counterpoint generate`: "
-            f"the column {missing[0]!r} is missing.",
+        raw = pl.concat(parquet_frames(path, columns=list(SCHEMA)))
+        table = raw.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+        _check(table, path)
+        whole = table.with_columns(
+            pl.col(_EMPTIABLE).fill_null(""),
+            *(pl.col(name).list.drop_nulls() for name in ("checks", "scores", "text_images")),
         )
-    yield from parquet_frames(path, rows=_ROWS, columns=list(columns))
+        return whole if rejected else whole.filter(pl.col("refused") == "")
 
 
-def _check(frame: pl.DataFrame, path: Path, start: int) -> None:
+def _check(table: pl.DataFrame, path: Path) -> None:
     """Refuse the first row with a value that cannot be used."""
     corners = pl.col("box").arr.to_list()
     faults = [(name, "is missing (null)", pl.col(name).is_null()) for name in _NEEDED]
     faults.append(("kind", f"is not {' or '.join(KINDS)}", ~pl.col("kind").is_in(KINDS)))
     faults.append(("box", "has a null in it", corners.list.drop_nulls().list.len() != 4))
     for name, fault, bad in faults:
-        rows = frame.select(bad.fill_null(False)).to_series().arg_true()
+        rows = table.select(bad.fill_null(False)).to_series().arg_true()
         if len(rows):
-            row = start + int(rows[0]) + 1
-            raise DataError("E-ROW-MALFORMED", f"{path}: row {row}: {name!r} {fault}.")
+            raise DataError("E-ROW-MALFORMED", f"{path}: row {rows[0] + 1}: {name!r} {fault}.")
 
 
 @contextmanager

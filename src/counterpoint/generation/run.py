@@ -130,9 +130,7 @@ class Parts:
         """
         for number in range(self.pieces):
             paths = [self.path(name, number) for name in names]
-            piece = pl.concat(
-                [tabulate([]), *(f for path in paths for f in read_pairs(path, rejected=True))]
-            )
+            piece = pl.concat([tabulate([]), *(read_pairs(path, rejected=True) for path in paths)])
             first = pl.struct("source", "text", "refused").is_first_distinct()
             again = piece.select(~first & (pl.col("refused") == "")).to_series()
             for method in piece.filter(again)["method"]:

@@ -181,7 +181,7 @@ def export_training(
         )
     near: Neighbours = {}
     if neighbours is not None:
-        own = (image for file in pairs for frame in read_pairs(file) for image in frame["image"])
+        own = (image for file in pairs for image in read_pairs(file)["image"])
         near = read_neighbours(neighbours, own, str(pairs[0]))
     paths = ImagePaths.of(pairs[0], out.parent, images=images, root=root)
 
@@ -376,15 +376,14 @@ def detector_items(pairs: Path, images: Path | None = None) -> LabelledItems:
     from counterpoint.models.detector import LabelledItems  # imports torch
 
     items, root = LabelledItems([], []), images or root_of(pairs)
-    for frame in read_pairs(pairs):
-        for row in frame.iter_rows(named=True):
-            if row["kind"] != "negative" or not row["image"] or not row["text_image"]:
-                continue
-            box = None if row["box"] is None else tuple(row["box"])
-            natural = Picture(ImageRef(row["image"], box), root)
-            drawn = Picture(ImageRef(row["text_image"]), pairs.parent)
-            items.images.extend([(natural, 0), (drawn, 1)])
-            items.captions.extend([(row["caption"], 0), (row["text"], 1)])
+    for row in read_pairs(pairs).iter_rows(named=True):
+        if row["kind"] != "negative" or not row["image"] or not row["text_image"]:
+            continue
+        box = None if row["box"] is None else tuple(row["box"])
+        natural = Picture(ImageRef(row["image"], box), root)
+        drawn = Picture(ImageRef(row["text_image"]), pairs.parent)
+        items.images.extend([(natural, 0), (drawn, 1)])
+        items.captions.extend([(row["caption"], 0), (row["text"], 1)])
     if not items.captions:
         raise DataError(
             "E-EXAMPLES-FEW",

@@ -161,9 +161,8 @@ def read_groups(
     """
     paths = [ImagePaths.of(file, folder, images=images, root=root) for file in files]
     table = pl.concat(
-        frame.select(*_KEY, *_OTHERS, file=pl.lit(number))
+        read_pairs(file).select(*_KEY, *_OTHERS, file=pl.lit(number))
         for number, file in enumerate(files)
-        for frame in read_pairs(file)
     )
     advance = progress.start("pairs", len(table))
     groups = table.group_by(_KEY, maintain_order=True).agg(pl.all())

@@ -22,7 +22,6 @@ from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 from jinja2 import Template
 
@@ -33,7 +32,7 @@ from counterpoint._util.writing import whole_folder
 from counterpoint.cases import ImageRef
 from counterpoint.generation.drafts import CAPTIONS, MADE
 from counterpoint.generation.export.groups import QUIET, ImagePaths, LeftOut
-from counterpoint.generation.pairs import SCHEMA, count_pairs, read_about, read_pairs
+from counterpoint.generation.pairs import SCHEMA, read_about, read_pairs
 
 SHARD: Final = 200_000_000  # bytes, about
 _SPLIT: Final = "test"
@@ -90,9 +89,10 @@ def export_hub(
     facts.made = [read_about(file) for file in pairs]
     with whole_folder(out) as draft:
         (draft / "data").mkdir()
-        frames = _frames(
-            pairs, facts, images, progress.start("pairs", sum(map(count_pairs, pairs)))
-        )
+        tables = [_checked(file, facts) for file in pairs]
+        advance = progress.start("pairs", sum(map(len, tables)))
+        facts.captions = pl.concat(tables).select("source", "caption").n_unique()
+        frames = _frames(zip(pairs, tables, strict=True), facts, images, advance)
         _write_shards(frames, draft / "data", embed, shard)
         if not facts.rows:
             raise DataError("E-PAIRS-EMPTY", f"{pairs[0]}: no pair passed the checks.")
@@ -100,33 +100,32 @@ def export_hub(
     return facts.rows
 
 
+def _checked(file: Path, facts: Facts) -> pl.DataFrame:
+    """The pairs of a file that passed the checks; the others are counted."""
+    table, why = read_pairs(file, rejected=True), pl.col("refused")
+    if "counts" not in read_about(file):  # else `generate` has counted them
+        refused = table.filter(why != "")["refused"].str.split(":").list.first()
+        facts.refused.update(refused.to_list())
+    return table.filter(why == "").select(COLUMNS)
+
+
 def _frames(
-    pairs: Sequence[Path], facts: Facts, images: Path | None, advance: Advance
+    tables: Iterable[tuple[Path, pl.DataFrame]], facts: Facts, images: Path | None, advance: Advance
 ) -> Iterator[list[Any]]:
     """The rows to write, in pieces; they are counted in `facts`."""
-    seen = [np.zeros(0, np.uint64)]
-    for file in pairs:
+    for file, table in tables:
         paths = ImagePaths.of(file, file.parent, images=images)
-        counted = "counts" in read_about(file)  # then `generate` has counted the rejected rows
-        for frame in read_pairs(file, rejected=True):
-            why = pl.col("refused")
-            if not counted:
-                refused = frame.filter(why != "")["refused"].str.split(":").list.first()
-                facts.refused.update(refused.to_list())
-            kept = frame.filter(why == "").select(COLUMNS)
-            seen.append(kept.select(pl.struct("source", "caption").hash()).to_series().to_numpy())
-            for part in kept.iter_slices(_ROWS if facts.embedded else _PLAIN_ROWS):
-                rows = part.to_dicts()
-                if facts.embedded:
-                    rows = list(_embedded(rows, paths, facts.left_out))
-                for row in rows:
-                    facts.rows += 1
-                    facts.counts[row["kind"], row["type"], row["subtype"]] += 1
-                    facts.methods[row["method"], row["version"]] += 1
-                    facts.checks.update(row["checks"] or [])
-                yield rows
-                advance(len(part))
-    facts.captions = len(np.unique(np.concatenate(seen)))
+        for part in table.iter_slices(_ROWS if facts.embedded else _PLAIN_ROWS):
+            rows = part.to_dicts()
+            if facts.embedded:
+                rows = list(_embedded(rows, paths, facts.left_out))
+            for row in rows:
+                facts.rows += 1
+                facts.counts[row["kind"], row["type"], row["subtype"]] += 1
+                facts.methods[row["method"], row["version"]] += 1
+                facts.checks.update(row["checks"] or [])
+            yield rows
+            advance(len(part))
 
 
 def _embedded(

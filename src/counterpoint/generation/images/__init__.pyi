@@ -1,7 +1,6 @@
 from .backends import Backend as Backend, DrawSettings as DrawSettings, ImageFolder as ImageFolder
 from .candidates import (
     ImageCounts as ImageCounts,
-    check as check,
     make_images as make_images,
     open_backend as open_backend,
     open_chooser as open_chooser,

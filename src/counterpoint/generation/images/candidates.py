@@ -137,23 +137,16 @@ def make_images(
 
     Images are stored as they are drawn. The same call again draws only what is missing.
     """
-    about, counts = check(pairs, out), ImageCounts()
-
-    def described() -> dict[str, Any]:
-        record = {**backend.describe(), "counts": counts.as_json()}
-        if chooser is not None:
-            record["choose"] = chooser.describe()
-        return {**about, "images": record}
-
-    frames = (rebased(frame, pairs, out) for frame in read_pairs(pairs, rejected=True))
-    write_pairs(out, (_with_images(frame, backend, chooser, counts) for frame in frames), described)
-    return counts
-
-
-def check(pairs: Path, out: Path) -> dict[str, Any]:
-    """How `pairs` was made. Errors are raised here, before a model is loaded."""
     require_parquet(out)
-    return read_about(pairs)
+    about, counts = read_about(pairs), ImageCounts()
+    table = rebased(read_pairs(pairs, rejected=True), pairs, out)
+    drawn = _with_images(table, backend, chooser, counts)
+
+    record = {**backend.describe(), "counts": counts.as_json()}
+    if chooser is not None:
+        record["choose"] = chooser.describe()
+    write_pairs(out, [drawn], {**about, "images": record})
+    return counts
 
 
 def _with_images(

@@ -151,7 +151,7 @@ def refine(
         raise DataError("E-OUTPUT-IS-INPUT", f"{out} is the file to refine; name another -o.")
     wanted = _wanted(settings)
     about, brought = read_about(pairs), read_scores(tables)
-    whole = pl.concat(read_pairs(pairs, rejected=True))
+    whole = read_pairs(pairs, rejected=True)
     checked = whole.filter(pl.col("refused") == "")
     negatives = Negatives.of(checked, settings.by, settings.seed)
     scores, fitted = {}, {}

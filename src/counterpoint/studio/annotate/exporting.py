@@ -144,17 +144,10 @@ def _export_pairs(outcome: CampaignResults, out: Path) -> Exported:
         schema={"row": pl.UInt32, "best": pl.String},
     )
 
-    def frames() -> Iterator[pl.DataFrame]:
-        start = 0
-        for frame in read_pairs(source):
-            numbered = frame.with_row_index("row", offset=start)
-            start += len(frame)
-            found = numbered.join(chosen, on="row", how="inner", maintain_order="left")
-            best = pl.coalesce("best", "text_image").alias("text_image")
-            kept = found.with_columns(best).select(SCHEMA.names())
-            if len(kept):
-                yield rebased(kept, source, out)
-
+    numbered = read_pairs(source).with_row_index("row")
+    found = numbered.join(chosen, on="row", how="inner", maintain_order="left")
+    best = pl.coalesce("best", "text_image").alias("text_image")
+    kept = rebased(found.with_columns(best).select(SCHEMA.names()), source, out)
     about = dict(read_about(source))
     about["campaign"] = {
         "name": outcome.campaign.name,
@@ -163,7 +156,7 @@ def _export_pairs(outcome: CampaignResults, out: Path) -> Exported:
         "left_out": dict(left_out),
     }
     about.setdefault("root", str(source.absolute().parent))
-    return Exported(write_pairs(out, frames(), about), left_out)
+    return Exported(write_pairs(out, [kept], about), left_out)
 
 
 def _accepted_rows(outcome: CampaignResults, left_out: Counter[str]) -> dict[int, str | None]:

@@ -93,7 +93,7 @@ def _from_cases(
 
 
 def _from_pairs(path: Path, kind: CampaignKind, wanted: SourceSelection) -> CampaignSource:
-    table = pl.concat(frame.select(*_PAIR, *_IMAGES) for frame in read_pairs(path))
+    table = read_pairs(path).select(*_PAIR, *_IMAGES)
     table = table.with_row_index("row")
     root = wanted.images or root_of(path)
     folders = (str(root.absolute()), str(path.absolute().parent))
@@ -230,8 +230,7 @@ def _compared(path: Path, kind: CampaignKind, wanted: SourceSelection) -> Campai
 
 
 def _negatives(path: Path) -> Iterator[dict[str, Any]]:
-    for frame in read_pairs(path):
-        yield from frame.filter(pl.col("kind") == "negative").iter_rows(named=True)
+    return read_pairs(path).filter(pl.col("kind") == "negative").iter_rows(named=True)
 
 
 def _matching(row: dict[str, Any]) -> tuple[tuple[str, ...], str]:
