@@ -434,22 +434,6 @@ def test_an_ending_that_is_none(tmp_path: Path):
         export_training(three(tmp_path), tmp_path / "t.txt", Counter())
 
 
-def test_pieces_are_joined_over_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("counterpoint.generation.export.datasets._CHUNK", 3)
-    files = [
-        written(
-            tmp_path / "n.parquet", [pair(str(n), f"{n} {k}") for n in range(20) for k in range(3)]
-        ),
-        written(
-            tmp_path / "p.parquet", [pair(str(n), f"{n} y", "positive") for n in range(0, 20, 2)]
-        ),
-    ]
-    assert export_training(files, tmp_path / "t.parquet", Counter()) == 20
-    for row in pl.read_parquet(tmp_path / "t.parquet").to_dicts():
-        assert len(row["negatives"]) == 3
-        assert row["positives"] == ([f"{row['source']} y"] if int(row["source"]) % 2 == 0 else [])
-
-
 # --- data set folder ---------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from counterpoint.cli.app import app
 from counterpoint.generation import chosen_methods, drafts, run as running
 from counterpoint.generation.drafts import CAPTIONS, MADE, TextSettings, readable
-from counterpoint.generation.inputs.captions import Captions, SourceCaption, first_of, open_captions
+from counterpoint.generation.inputs.captions import SourceCaption, open_captions
 from counterpoint.generation.pairs import (
     SCHEMA,
     SENTENCE,
@@ -359,7 +359,7 @@ def test_what_two_methods_make_alike_is_kept_once(file: Path, tmp_path: Path) ->
 
 
 def test_only_the_first(file: Path) -> None:
-    captions: Captions = first_of(open_captions(str(file)), 7)
+    captions = open_captions(str(file), limit=7)
     assert len(list(captions)) == 7
     assert captions.fingerprint != open_captions(str(file)).fingerprint
 

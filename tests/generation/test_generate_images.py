@@ -336,9 +336,3 @@ def test_the_world_chooses_its_own_images(run, tmp_path):
 def test_wrong_usage_is_told(run, tmp_path, options, said):
     done = run("images", "p.parquet", "-o", tmp_path / "o.parquet", *options)
     assert done.exit_code == 2 and said in " ".join(done.output.split())
-
-
-def test_a_missing_file_is_one_sentence(run, tmp_path):
-    done = run("images", tmp_path / "no.parquet", "-o", tmp_path / "o.parquet", "-m", "world")
-    assert done.exit_code == 1 and "[E-FILE-MISSING]" in done.output
-    assert not (tmp_path / "o.parquet").exists()

@@ -94,12 +94,6 @@ def test_the_block_does_not_show_in_the_result():
     assert found[0][0][700].tolist() == [0, 500, 501] and found[0][0][0].tolist() == [500, 501, 502]
 
 
-@pytest.mark.parametrize(("k", "block", "shape"), [(0, 8, (4, 2)), (1, 0, (4, 2)), (1, 8, (4,))])
-def test_nonsense_is_refused(k, block, shape):
-    with pytest.raises(ValueError, match="at least 1"):
-        neighbours(np.zeros(shape), k, block)
-
-
 # --- images ------------------------------------------------------------------------------------
 
 

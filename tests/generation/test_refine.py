@@ -365,13 +365,3 @@ def test_what_cannot_be_done_is_said(bench: Bench, tmp_path: Path, name, more, c
     with raises(code):
         bench.refine(source, "length", name=name, **more)
     assert source.read_bytes() == before and not (tmp_path / "x.parquet").exists()
-
-
-def test_a_text_that_is_missing_is_named(bench: Bench, tmp_path: Path) -> None:
-    source = tmp_path / "in.parquet"
-    frame = tabulate(some_pairs(6)).with_columns(
-        text=pl.when(pl.col("source") == "3").then(None).otherwise("text")
-    )
-    write_pairs(source, [frame], {})
-    with raises("E-ROW-MALFORMED", source, 4, "text"):
-        bench.refine(source, "length")

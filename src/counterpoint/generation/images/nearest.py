@@ -43,8 +43,6 @@ def neighbours(vectors: np.ndarray, k: int, block: int = BLOCK) -> tuple[np.ndar
     float32 finds the candidates. They are compared by similarities that are summed in float64 and
     rounded, so that the result depends neither on the block nor on the order of summation.
     """
-    if vectors.ndim != 2 or k < 1 or block < 1:
-        raise ValueError("neighbours takes vectors (n, d), and k and block of at least 1.")
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     count = len(vectors)
     k = min(k, max(count - 1, 0))

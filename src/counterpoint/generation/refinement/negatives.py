@@ -113,7 +113,7 @@ def _labels(pairs: pl.DataFrame, by: Sequence[str]) -> pl.Series:
 def random_keys(pairs: pl.DataFrame, seed: int) -> np.ndarray:
     """One pseudo-random number per pair, from its content and the seed."""
     parts = [pl.col(name).cast(pl.String).fill_null("") for name in _IDENTITY]
-    identities = pairs.select(pl.concat_str(parts, separator="\x1f")).to_series().to_list()
+    identities = pairs.select(pl.concat_str(parts, separator="\x1f")).to_series()
     start = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
     keys = bytearray()
     for identity in identities:

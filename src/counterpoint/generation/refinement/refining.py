@@ -153,14 +153,16 @@ def refine(
     about, brought = read_about(pairs), read_scores(tables)
     whole = read_pairs(pairs, rejected=True)
     checked = whole.filter(pl.col("refused") == "")
+    rejected = len(whole) - len(checked)
+    del whole
     negatives = Negatives.of(checked, settings.by, settings.seed)
     scores, fitted = {}, {}
     for one in wanted:
         if one.fitted:
             fitted[one.name] = FittedScores(one.id, negatives)
         else:
-            found = scores_of(one, negatives.pairs, brought, options or LoadOptions(), work)
-            scores[one.name] = _finite(found, one.name, pairs)
+            both = scores_of(one, negatives.pairs, brought, options or LoadOptions(), work)
+            scores[one.name] = _finite(both, one.name, pairs)
     gaps = {name: both[:, 0].astype(float) - both[:, 1] for name, both in scores.items()}
     selected, selecting = _selected(negatives, scores, settings)
     clean = selected
@@ -189,7 +191,7 @@ def refine(
         selected=int(selected.sum()),
         after=int(kept.sum()),
         positives=len(checked) - len(negatives),
-        refused=len(whole) - len(checked),
+        refused=rejected,
         scales=balance.scales,
         rows=rows(ordered, uses, negatives, kept, after, settings.goal),
         cleaned=int(selected.sum() - clean.sum()),
