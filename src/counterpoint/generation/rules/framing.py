@@ -1,14 +1,7 @@
-"""Other forms of the same clause, which keep the meaning.
+"""Other forms of the same clause, which keep the meaning: the examples are at the rules.
 
-`framing`: "a dog sleeping on a bed", "a dog is sleeping on a bed", "a dog sleeps on a bed", "there
-is a dog sleeping on a bed"; "a room with a bed", "a room has a bed".
-
-`relative`: "a man riding a horse", "a man who is riding a horse"; "a room with a bed", "a room that
-has a bed"; and back.
-
-`passive`: "A man riding a horse", "a horse being ridden by a man": both ways, for verbs that take
-an object which can be spoken of first. What follows the object stays at the end, and may only be
-the place of it all: "holding a sign on a pole" is left alone.
+What follows the object of a passive stays at the end, and may only be the place of it all: "holding
+a sign on a pole" is left alone.
 """
 
 from __future__ import annotations

@@ -2,14 +2,11 @@
 
 The words are the map of the Hard Positives paper, where they surely say the same: whole words only,
 in every tense (the published data was made by replacing letters: "covecrimson"), and not where a
-word has another sense ("in a red shirt" is not "within a red shirt"). Some are also used the other
-way round: what is beneath a table is under it.
+word has another sense ("in a red shirt" is not "within a red shirt").
 
-To these come sayings ("filled with" and "full of"). One has old and new words, and what has to
-stand around them. "~" marks a verb, which keeps its form: "~do" matches "does" and "doing". Nouns
-are looked up with their kinds: "animal" is said of every dog. Each saying is true both for what the
-photograph shows and for every caption that meets its conditions: a pair that only holds most of the
-time has no place here.
+To these come sayings ("filled with" and "full of"). "~" marks a verb, which keeps its form: "~do"
+matches "does" and "doing". Nouns are looked up with their kinds: "animal" is said of every dog.
+Each saying is true for every caption that meets its conditions, not only most of the time.
 """
 
 from __future__ import annotations

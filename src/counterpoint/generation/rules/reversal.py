@@ -1,15 +1,6 @@
-"""Reversals, which keep the meaning: conjuncts, the two sides of a relation, the place first.
-
-`conjuncts`: "a sink, toilet and shower", "a sink, shower and toilet". What stands on either side of
-"and" is exchanged if that cannot change the meaning: two adjectives, two noun phrases, two
-participles with their objects.
-
-`converse`: "a cup left of a plate", "a plate right of a cup"; the two sides of a symmetric relation
-are exchanged without another change: "a dog next to a cat", "a cat next to a dog". Where there is
-no converse, the place is spoken of first: "a cat on a chair", "a chair with a cat on it".
-
-`fronted`: "A man is cooking in a kitchen", "In a kitchen, a man is cooking"; "A dog sits on a
-bench", "On a bench sits a dog"; "A dog sitting on a bench", "Sitting on a bench is a dog".
+"""Reversals, which keep the meaning: what stands around "and", the two sides of a relation, the place
+first. A relation without a converse is told from its place: "a cat on a chair", "a chair with a cat
+on it".
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
 """Swaps and shuffles: the words of a caption change places; none is added or removed.
 
-`negclip` is the generator of ARO's authors: two spans of one group (noun chunks of three or more
-tokens, singular nouns, plural nouns, adjectives, adverbs, verb phrases), at most one text per group
-and five in all. `crepe-swap` exchanges two atoms of the same role: the things of two phrases, or
-the attributes of two things.
-
-`bind` exchanges the attributes, or the numbers, of two things: "a black dog and a white cat"
-becomes "a white dog and a black cat". The words are the same, and only what belongs to what has
-changed. Both exclude each other (two colours, two sizes, two numbers) and fit both nouns, so that
-the text is false, and possible. The pairs are a group of their own: `swap/bind`.
-
-`shuffle` makes ARO's four shuffles as normal sentences. The benchmark's own
-(benchmarks/word_order.py) keep the authors' tokens and random numbers, and with them the spaces
-that reveal a shuffle ("man ' s"). These do not.
+`negclip` is the generator of ARO's authors: two spans of one group, at most one text per group and
+five in all. `crepe-swap` exchanges two atoms of the same role. `bind` exchanges the attributes or
+the numbers of two things, where both exclude each other and fit both nouns, so that the text is
+false, and possible. `shuffle` makes ARO's four shuffles as normal sentences: the benchmark's own
+(benchmarks/word_order.py) keep the authors' tokens, and spaces that reveal a shuffle ("man ' s").
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Words replaced by words that say the same, and how often common edits are made.
 
-`synonyms`: one word of a caption is replaced by a synonym of the lexicon.
-
-`determiners`: "two dogs", "2 dogs", "a pair of dogs"; "several", "a number of"; "each other", "one
-another".
-
 Without limits the edits of a few common words would be most texts of a method.
 """
 
