@@ -116,11 +116,8 @@ def attributes_for(word: str, noun: str) -> tuple[str, ...]:
 def _attributes_for(word: str, noun: str) -> Iterator[str]:
     found = [meaning for meaning in lexicon.meanings(word, "ADJ") if lexicon.fits(meaning, noun)]
     sure = [meaning for meaning in found if word in meaning.words] or found
-    if (
-        not noun
-        or noun == "light"
-        or (is_any(noun, WORDS.people) and any(m.field in WORDS.size_fields for m in sure))
-    ):
+    sizes = any(meaning.field in WORDS.size_fields for meaning in sure)
+    if noun in ("", "light") or (sizes and is_any(noun, WORDS.people)):
         return  # "a large girl", "a dark light"
     for meaning in sure:
         table = _CATEGORIES.get(meaning.field)

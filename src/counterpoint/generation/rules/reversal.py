@@ -1,6 +1,7 @@
-"""Reversals, which keep the meaning: what stands around "and", the two sides of a relation, the place
-first. A relation without a converse is told from its place: "a cat on a chair", "a chair with a cat
-on it".
+"""Reversals, which keep the meaning: what stands around "and", a relation, the place first.
+
+A relation without a converse is told from its place: "a cat on a chair", "a chair with a cat on
+it".
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import itemgetter
 from random import Random
 from typing import Final, NamedTuple
 
@@ -125,8 +126,8 @@ def _thing_synonyms(sentence: Sentence, words: Vocabulary) -> Iterator[Rewording
             if name in synonym.text.split() or (is_plural(name) != is_plural(synonym.text)):
                 continue
             before = sentence.word(where[0] - 1)
-            police = before in ("business", "snow", "police") or "woman" in sentence.lemmas
-            if not (police and synonym.text == "guy"):
+            others = before in ("business", "snow", "police") or "woman" in sentence.lemmas
+            if not (others and synonym.text == "guy"):
                 yield from _put(sentence, where, name, synonym, tag)
 
 
@@ -304,10 +305,8 @@ def determiners(sentence: Sentence, _words: Vocabulary, rng: Random) -> Iterator
         place = place + 1 if where is None else where[1]
     rng.shuffle(puts)
     drafts = [(put, rng.random() > keep) for put, keep in puts]
-    drafts.sort(key=lambda draft: draft[1])
-    yield (
-        Draft(sentence.rewrite((put,)), "replace", "att", common=common) for put, common in drafts
-    )
+    drafts.sort(key=itemgetter(1))
+    yield (Draft(sentence.rewrite((p,)), "replace", "att", common=common) for p, common in drafts)
 
 
 def _may_start(sentence: Sentence, place: int) -> bool:
