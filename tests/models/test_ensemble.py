@@ -204,14 +204,6 @@ def test_progress_names_the_member(tmp_path: Path) -> None:
     assert shown.names == ["Towers images", "Towers captions", "Judge pairs"]
 
 
-def test_members_keep_what_they_compute(tmp_path: Path) -> None:
-    cases = {"x": ragged(tmp_path, 3)}
-    run_engine(ensemble(Towers(), Judge()), cases, tmp_path / "store")
-    again = (Towers(), Judge())
-    run_engine(ensemble(*again), cases, tmp_path / "store")
-    assert again[0].images == again[0].captions == [] and again[1].pairs == []
-
-
 # --- ids ---------------------------------------------------------------------------------------
 
 
@@ -228,15 +220,6 @@ def test_members_keep_what_they_compute(tmp_path: Path) -> None:
 )
 def test_ids_are_cut_where_a_family_follows(rest: str, members: list[str]) -> None:
     assert split(rest) == members
-
-
-def test_load_scores_a_world_benchmark(tmp_path: Path) -> None:
-    made = load_ensemble("blind:length+random:7+blind:format", LoadOptions("cpu"))
-    assert [name for name, _ in made.members] == ["blind:length", "random:7", "blind:format"]
-    cases = ragged(tmp_path, 6)
-    found = run_engine(made, {"x": cases}, tmp_path / "store")["x"].scores
-    alone = [run_engine(m, {"x": cases}, tmp_path / "store")["x"].scores for _, m in made.members]
-    np.testing.assert_allclose(found, by_hand(*alone), rtol=0, atol=4 * HALF)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,14 +18,13 @@ from open_clip_models import (
     CONFIG,
     CUSTOM,
     TEXT,
-    VISION,
     WEIGHTS,
     build,
     load,
     refusal,
     save_model,
 )
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip import names
@@ -251,16 +249,6 @@ def test_a_broken_config_is_refused(text, code, tmp_path):
     assert str(folder) in refusal(f"open_clip:local-dir:{folder}", code)
 
 
-@pytest.mark.parametrize("text", ["{ not json", "[]", '{"text_config": null}'])
-def test_a_broken_transformers_config_is_refused_or_ignored_but_no_crash(text, tmp_path):
-    folder = save_model(tmp_path / "m")
-    (folder / "config.json").write_text(text)
-    try:
-        load(folder)
-    except ModelError as error:
-        assert "config.json" in str(error)
-
-
 def test_truncated_safetensors_are_refused(tiny, tmp_path):
     folder = save_model(tmp_path / "m")
     data = (folder / WEIGHTS).read_bytes()
@@ -270,17 +258,6 @@ def test_truncated_safetensors_are_refused(tiny, tmp_path):
     save_file(build(tiny).state_dict(), path)
     path.write_bytes(path.read_bytes()[:5000])
     refusal(f"open_clip:tiny/{path}", "E-WEIGHTS-BROKEN")
-
-
-def test_weights_of_another_architecture_are_refused(tmp_path):
-    folder = save_model(tmp_path / "m")
-    other = save_model(tmp_path / "other", {**CLIP, "vision_cfg": {**VISION, "width": 48}})
-    shutil.copy(other / WEIGHTS, folder)
-    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
-    weights = load_file(folder / WEIGHTS)
-    del weights["visual.proj"]
-    save_file(weights, folder / WEIGHTS)
-    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_tower_is_refused(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
 import pytest
 import torch
 from errors import raises
@@ -31,16 +29,6 @@ def same(one: dict, two: dict) -> bool:
 # --- unwrapping --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "wrapper",
-    ["state_dict", "model_state_dict", "model", "module", "net", "ema", "model_ema"],
-)
-def test_wrapped_weights_are_found_and_the_rest_is_named(wrapper):
-    found = unwrap({"epoch": 5, wrapper: plain(), "optimizer": {"state": {0: torch.ones(1)}}})
-    assert same(found.tensors, plain())
-    assert found.unused == ("epoch", "optimizer")
-
-
 def test_trained_weights_come_before_their_mean():
     mean = {name: value + 1 for name, value in plain().items()}
     found = unwrap({"ema": mean, "state_dict": plain()})
@@ -54,27 +42,7 @@ def test_a_file_without_weights_by_name_is_refused(nothing):
         unwrap(nothing)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"lora_alpha": 16},
-        {"args": Namespace(lora_alpha=16.0)},
-        {"config": {"lora_alpha": 16}},
-        {"hyper_parameters": {"lora_alpha": 16}},
-    ],
-)
-def test_a_recorded_alpha_is_found(record):
-    assert unwrap({"state_dict": plain(), **record}).alpha == 16
-    assert unwrap({"state_dict": plain(), "args": Namespace(lora_alpha=None)}).alpha is None
-
-
 # --- prefixes ----------------------------------------------------------------------------------
-
-
-def test_prefixes_inside_names_are_cut():
-    named = {name.replace("visual.", "visual._orig_mod."): v for name, v in plain().items()}
-    assert len(named.keys() - plain().keys()) == 2
-    assert same(strip_prefixes(named), plain())
 
 
 def test_plain_names_are_left_alone():
@@ -146,6 +114,3 @@ def test_half_precision_is_merged_in_single():
 def test_factors_that_cannot_be_merged_are_refused(state, why):
     with raises("E-LORA-INVALID"):
         merge_lora({name: torch.ones(shape) for name, shape in state.items()})
-
-
-# --- names -------------------------------------------------------------------------------------

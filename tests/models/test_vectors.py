@@ -20,7 +20,7 @@ import counterpoint as cp
 from counterpoint.cases.files import write_cases
 from counterpoint.cases.table import Case, Cases, ImageRef
 from counterpoint.models.registry import load_model
-from counterpoint.models.vectors import VECTOR_FORMATS, VectorFolder, image_name, write_vectors
+from counterpoint.models.vectors import VECTOR_FORMATS, VectorFolder, write_vectors
 from counterpoint.scoring import engine
 
 __all__ = ["counterpoint", "own_place"]  # fixtures
@@ -202,11 +202,6 @@ def few_named(tmp_path: Path, *names: str) -> Path:
 
 
 # --- names ---------------------------------------------------------------------------------------
-
-
-def test_what_images_are_called() -> None:
-    assert image_name(ImageRef("coco/1.jpg")) == "coco/1.jpg"
-    assert image_name(ImageRef("coco/1.jpg", (1, 2, 30, 40))) == "coco/1.jpg#1,2,30,40"
 
 
 @pytest.mark.parametrize(

@@ -317,12 +317,6 @@ def test_the_score_of_templates_is_their_mean(name, folders, tmp_path, monkeypat
     assert is_sentence(said["notes"][-1])
 
 
-def test_one_template_of_a_file_is_that_template(folders, loaded, tmp_path):
-    model = several(folders["llava"], tmp_path, [QUESTION])
-    assert model.fingerprint == loaded("vqa", "llava").fingerprint
-    assert several(folders["llava"], tmp_path).fingerprint != model.fingerprint
-
-
 def test_templates_that_differ_before_the_caption_are_computed_whole(folders, tmp_path):
     """A special token in a template: its text is tokenised from there, not from the image on."""
     lines = ["Is it {caption}?", "Is </s> it {caption}?"]

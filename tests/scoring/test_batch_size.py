@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 from engine_support import ROUNDING, build
 from errors import raises
-from models_for_tests import Judge, Reader, Towers, choice, run_engine, write_images
+from models_for_tests import Judge, Towers, choice, run_engine, write_images
 
 from counterpoint._util.store import Store
 from counterpoint.cases import Cases
@@ -87,19 +86,6 @@ def test_a_single_item_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None
 
     with raises("E-OUT-OF-MEMORY"):
         run_engine(Full(), {"bench": cases(tmp_path)}, tmp_path / "store", batch=4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [Towers, Judge, Reader])
-def test_results_do_not_depend_on_the_batch_size(model: type, tmp_path: Path) -> None:
-    """Beyond rounding: ROUNDING is the largest difference that float32 sums may make."""
-    table = cases(tmp_path)
-    by_size = [
-        run_engine(model(), {"bench": table}, tmp_path / str(size), batch=size)["bench"].scores
-        for size in (1, 3, 64)
-    ]
-    for scores in by_size[1:]:
-        np.testing.assert_allclose(scores, by_size[0], atol=ROUNDING, rtol=1e-6)
 
 
 def test_a_larger_wish_does_not_undo_what_is_known(tmp_path: Path) -> None:

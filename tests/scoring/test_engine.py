@@ -66,16 +66,6 @@ def test_scores_do_not_depend_on_how_the_work_is_cut(
     np.testing.assert_allclose(found.scores, naive(cases, cosine), rtol=0, atol=ROUNDING)
 
 
-def test_the_batch_size_changes_nothing_but_the_rounding(tmp_path: Path) -> None:
-    cases = ragged(tmp_path, 60)
-    found = [
-        run_engine(Towers(), {"bench": cases}, tmp_path / f"store-{batch}", batch)["bench"].scores
-        for batch in (1, 2, 7, 64)
-    ]
-    for scores in found[1:]:
-        assert abs(scores - found[0]).max() <= ROUNDING
-
-
 def test_everything_is_encoded_once_over_all_benchmarks(tmp_path: Path) -> None:
     tables = {name: ragged(tmp_path, 15, seed) for seed, name in enumerate(("one", "two", "three"))}
     model = Towers()
@@ -91,24 +81,6 @@ def test_everything_is_encoded_once_over_all_benchmarks(tmp_path: Path) -> None:
     assert again.images == again.captions == []
     for name in tables:
         assert (second[name].scores == first[name].scores).all()
-
-
-def test_a_new_benchmark_costs_only_what_is_new(tmp_path: Path) -> None:
-    run_engine(Towers(), {"old": one_file(tmp_path)}, tmp_path / "store")
-    write_images(tmp_path, "c.png")
-    old, new = choice("0", "a.png", "yes 0", "no 1"), choice("1", "c.png", "no 1", "new")
-    model = Towers()
-    run_engine(model, {"new": build(old, new, root=tmp_path)}, tmp_path / "store")
-    assert model.images == [pixels(Picture(ImageRef("c.png"), tmp_path).open())]
-    assert model.captions == ["new"]
-
-
-def test_another_model_shares_nothing(tmp_path: Path) -> None:
-    cases = one_file(tmp_path)
-    run_engine(Towers("first"), {"bench": cases}, tmp_path / "store")
-    model = Towers("second")
-    run_engine(model, {"bench": cases}, tmp_path / "store")
-    assert len(model.images) == 2 and len(model.captions) == 8
 
 
 def test_batches_are_full_and_captions_come_by_length(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_support import build, complaint, naive, shares
+from engine_support import build, naive, shares
 from errors import raises
 from models_for_tests import (
     Judge,
@@ -22,7 +22,6 @@ from models_for_tests import (
     write_images,
 )
 
-from counterpoint import evaluate
 from counterpoint._util.progress import Quiet
 from counterpoint._util.store import Store
 from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
@@ -196,14 +195,6 @@ def test_cases_that_it_cannot_choose_in_are_refused(tmp_path: Path, count: int) 
     assert is_sentence(error.value) and model.asked == []
 
 
-def test_a_wrong_number_of_answers_is_refused(tmp_path: Path) -> None:
-    class Wrong(Umpire):
-        def score_choices(self, *asked: Sequence) -> np.ndarray:
-            return super().score_choices(*asked)[:-1]
-
-    assert "results" in complaint("E-MODEL-OUTPUT", Wrong(), tmp_path)
-
-
 class Labels(Quiet):
     def __init__(self) -> None:
         self.labels: list[tuple[str, int]] = []
@@ -243,11 +234,3 @@ def test_a_pair_scorer_may_announce_too(tmp_path: Path) -> None:
             found = score(model, {"bench": table}, {"bench": "cut"}, Work(opened, 4, labels))
         assert labels.labels == [(label, 2)]
         np.testing.assert_allclose(found["bench"].scores, naive(table, naive_pair), rtol=1e-6)
-
-
-def test_it_can_be_evaluated(tmp_path: Path) -> None:
-    [run] = evaluate(
-        [("umpire", Umpire())], "world-bi:size=6", store=tmp_path / "store", out=tmp_path / "run"
-    )
-    part = run.parts["world-bi:size=6"]
-    np.testing.assert_allclose(part.scores, shares(part.cases), atol=COIN)

@@ -172,15 +172,6 @@ def test_broken_images_leave_out_the_cases_that_use_them(tmp_path: Path) -> None
     )
 
 
-def test_a_broken_image_leaves_out_its_cases_for_pairs_too(tmp_path: Path) -> None:
-    """A file that is there but cannot be decoded comes to light when the pair is scored."""
-    write_images(tmp_path, "a.png")
-    (tmp_path / "text.jpg").write_text("no image")
-    cases = [choice("0", "a.png", "yes", "no"), choice("1", "text.jpg", "yes", "no")]
-    found = run_engine(Judge(), {"bench": build(*cases, root=tmp_path)}, tmp_path / "store")
-    assert list(found["bench"].left_out) == [1] and is_sentence(found["bench"].left_out[1])
-
-
 @pytest.mark.parametrize("kind", [Towers, Judge])
 def test_broken_images_of_one_content_are_all_left_out(
     tmp_path: Path, kind: type[Towers | Judge]
@@ -275,13 +266,6 @@ def test_a_wrong_number_of_results_is_refused(
 ) -> None:
     found = complaint("E-MODEL-OUTPUT", spoil(method, change, kind()), tmp_path, batch=2)
     assert "results for 2 inputs" in found
-
-
-@pytest.mark.parametrize(("method", "kind"), METHODS)
-def test_results_that_are_no_array_are_refused(
-    tmp_path: Path, method: str, kind: type[Towers]
-) -> None:
-    complaint("E-MODEL-OUTPUT", spoil(method, lambda _: 0.5, kind()), tmp_path)
 
 
 def test_towers_of_different_widths_are_refused(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +15,8 @@ from errors import raises
 from models_for_tests import (
     Counter,
     Judge,
-    Reader,
     Towers,
     choice,
-    features,
     is_sentence,
     naive_pair,
     run_engine,
@@ -141,16 +137,6 @@ def test_a_run_of_a_gallery_without_any_image_is_an_error(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_image_that_only_a_lost_one_needs_costs_nothing_else(tmp_path: Path) -> None:
-    """Two galleries and a case share a broken image: each loses what it must."""
-    one = photos(tmp_path, np.eye(6), "one", broken="2")
-    two = replace(one, id="two", images=one.images[::-1])
-    cases = build(one, choice("plain", "2.png", "yes", "no"), two, root=tmp_path)
-    found = run_engine(Towers(), {"bench": cases}, tmp_path / "store")["bench"]
-    assert set(found.left_out) == {1}
-    assert {row: set(lost) for row, lost in found.left_out_images.items()} == {0: {2}, 2: {3}}
-
-
 # --- limit -------------------------------------------------------------------------------------
 
 
@@ -166,16 +152,6 @@ def test_a_limit_cuts_galleries_to_their_first_images(tmp_path: Path, limit: int
     assert p.cases.caption_counts.tolist() == [2 * count + 2]
     assert run.left_out == 0 and p.left_out_images == ()
     assert {row.n for row in rows(run, resamples=20) if "image_to" in row.metric} == {count}
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
-def test_a_small_limit_leaves_a_table_of_the_same_metrics(limit: int) -> None:
-    """Fewer images than a gallery has are no other benchmark."""
-    cases = prepare(build(gallery(owned(8, 5))), CUT, limit)
-    found = rows(run_of(part(cases, random_scores(cases, 0), CUT)), resamples=20)
-    assert {row.metric for row in found} <= {
-        f"{side}_recall@{k}" for side in ("image_to_text", "text_to_image") for k in (1, 5, 10)
-    }
 
 
 def test_a_limit_leaves_a_classification_its_classes() -> None:
@@ -209,13 +185,6 @@ def test_a_pair_scorer_on_a_gallery(tmp_path: Path) -> None:
     assert len(model.pairs) == len(set(model.pairs)) == 25
 
 
-def test_a_blind_scorer_on_a_gallery_needs_no_image(tmp_path: Path) -> None:
-    one = gallery(owned(5, 1, 1))
-    found = run_engine(Reader(), {"bench": build(one, root=tmp_path)}, tmp_path / "store")["bench"]
-    line = [np.float32(features(caption)[0]) for caption in one.captions]
-    assert found.scores.tolist() == line * 5 and found.left_out_images == {}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["random", "blind:length", "blind:bow", ("counter", Counter())])
 def test_baselines_score_galleries_without_images(tmp_path: Path, model: object) -> None:
@@ -224,20 +193,6 @@ def test_baselines_score_galleries_without_images(tmp_path: Path, model: object)
     assert run.left_out == 0
     names = {row.metric for row in rows(run, resamples=20)}
     assert {"image_to_text_recall@1", "accuracy@1"} <= names
-
-
-def test_random_scores_of_a_gallery_are_at_chance() -> None:
-    """1,200 queries a side; within four standard errors."""
-    from counterpoint.models.registry import load_model
-
-    made = [gallery(owned(20, 2, 10), f"g{n}") for n in range(60)]
-    cases = build(*made)
-    scores = load_model("random").score_cases(cases)
-    found = rows(run_of(part(cases, scores, CUT)), resamples=20)
-    assert len(found) == 6
-    for row in found:
-        error = math.sqrt(row.chance * (1 - row.chance) / row.n)
-        assert abs(row.value - row.chance) <= 4 * error, row.metric
 
 
 # --- pieces ------------------------------------------------------------------------------------

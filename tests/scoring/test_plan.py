@@ -8,13 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, strategies as st
-from models_for_tests import choice
 from support import FEW
 
 from counterpoint.cases import Case, Cases, ImageRef
 from counterpoint.images import Picture
 from counterpoint.scoring import (
-    Plan,
     Scored,
     make_plan,
     plan as plan_module,
@@ -157,36 +155,6 @@ def test_what_is_left_out_needs_no_image_and_no_caption(
         scored[name] = Scored(np.zeros(0), rows, single)
     assert {plan.pictures[number] for number in used_images(plan, scored)} == images
     assert {plan.captions[number] for number in used_captions(plan, scored)} == captions
-
-
-def one(root: str | None, ref: ImageRef) -> Cases:
-    return build(choice("1", ref, "yes", "no"), root=None if root is None else Path(root))
-
-
-def plan_of(*tables: Cases) -> Plan:
-    return make_plan({str(number): cases for number, cases in enumerate(tables)})
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (("x", ImageRef("a.jpg")), ("y", ImageRef("a.jpg"))),
-        (("x", ImageRef("a.jpg")), (None, ImageRef("a.jpg"))),
-        (("x", ImageRef("a.jpg")), ("x", ImageRef("a.jpg", (0, 0, 1, 1)))),
-        (("x", ImageRef("a.jpg", (1, 2, 3, 4))), ("x", ImageRef("a.jpg", (1, 2, 3, 5)))),
-        (("x", ImageRef("a.jpg", (1, 2, 3, 4))), ("x", ImageRef("a.jpg", (1, 2, 4, 4)))),
-        (("x", ImageRef("a.jpg", (1, 23, 4, 5))), ("x", ImageRef("a.jpg", (12, 3, 4, 5)))),
-        (("x", ImageRef("y/a.jpg")), ("x/y", ImageRef("a.jpg"))),
-        (("x", ImageRef("a.jpg")), ("x", ImageRef("A.jpg"))),
-    ],
-)
-def test_different_images_are_kept_apart(
-    first: tuple[str | None, ImageRef], second: tuple[str | None, ImageRef]
-) -> None:
-    plan = plan_of(one(*first), one(*second))
-    roots = [None if root is None else Path(root) for root, _ in (first, second)]
-    assert list(plan.pictures) == [Picture(first[1], roots[0]), Picture(second[1], roots[1])]
-    assert len(plan_of(one(*first), one(*first)).pictures) == 1
 
 
 @FEW

@@ -14,11 +14,12 @@ unique. A caption of several prompts needs a vector for each of them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -47,7 +48,6 @@ CAPTIONS: Final = "captions"
 VECTOR_FORMATS: Final = ("parquet", "npy")
 _NAMES: Final = {IMAGES: "name", CAPTIONS: "caption"}  # the columns of names
 _VECTOR: Final = "vector"
-_UNEVEN: Final = "not all vectors have the same number of numbers"
 _ROWS: Final = 32_768  # vectors in memory at a time
 _UNIT: Final = 1e-5  # by how much the length of a unit vector in float32 may differ from 1
 
@@ -83,48 +83,45 @@ class VectorFolder:
             name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
             for name, cases in benchmarks.items()
         }
-        texts = self._captions.find(plan.texts)
-        as_text = [picture.ref.text for picture in plan.pictures]
-        images, self._notes = self._images.find_images(plan.pictures)
-        captions = self._captions.find([text or "" for text in as_text])
-        is_text = np.array([text is not None for text in as_text])
-
+        # Rows of images, and behind them those of captions; -1 where there is none.
+        pictures, self._notes = self._images.find_images(plan.pictures)
+        shown = [picture.ref.text for picture in plan.pictures]
+        is_text = np.array([text is not None for text in shown])
+        pictures[is_text] = self._caption_rows([text for text in shown if text is not None])
         lost = {
-            int(i): self._captions.lacks(as_text[i] or "")
-            if is_text[i]
-            else self._images.lacks(image_name(plan.pictures[i].ref))
-            for i in np.flatnonzero(np.where(is_text, captions, images) < 0)
+            i: self._images.lacks(image_name(plan.pictures[i].ref))
+            if (text := shown[i]) is None
+            else self._captions.lacks(text)
+            for i in np.flatnonzero(pictures < 0).tolist()
         }
         leave_out_images(plan, lost, scored)
-        pictured = plan.pictured_texts()
-        shown = np.full(len(texts), -1)
-        shown[list(pictured)] = images[list(pictured.values())]
-        there = np.maximum(texts, shown)
-        gone = np.flatnonzero(np.logical_or.reduceat(there[plan.prompts] < 0, plan.starts[:-1]))
-        prompts = {int(i): plan.prompts[plan.starts[i] : plan.starts[i + 1]] for i in gone}
-        reasons = {
-            i: self._captions.lacks(plan.texts[next(n for n in numbers if there[n] < 0)])
-            for i, numbers in prompts.items()
+        texts, pictured = self._caption_rows(plan.texts), plan.pictured_texts()
+        texts[list(pictured)] = pictures[list(pictured.values())]
+        lacking = {
+            i: self._captions.lacks(plan.texts[next(n for n in prompts if texts[n] < 0)])
+            for i, prompts in enumerate(np.split(plan.prompts, plan.starts[1:-1]))
+            if (texts[prompts] < 0).any()
         }
-        leave_out_captions(plan, reasons, scored)
-
-        def image_vectors(numbers: np.ndarray) -> np.ndarray:
-            found = np.empty((len(numbers), self._images.vectors.shape[1]), dtype=np.float32)
-            marks = is_text[numbers]
-            found[~marks] = self._images.rows(images[numbers[~marks]])
-            found[marks] = self._captions.rows(captions[numbers[marks]])
-            return found
-
-        def caption_vectors(numbers: np.ndarray) -> np.ndarray:
-            """Those of images, where an image stands in a caption's place."""
-            found = np.empty((len(numbers), self._captions.vectors.shape[1]), dtype=np.float32)
-            marks = np.isin(numbers, list(pictured))
-            found[~marks] = self._captions.rows(texts[numbers[~marks]])
-            found[marks] = self._images.rows(shown[numbers[marks]])
-            return found
-
-        compare_vectors(plan, scored, image_vectors, caption_vectors)
+        leave_out_captions(plan, lacking, scored)
+        compare_vectors(
+            plan,
+            scored,
+            lambda numbers: self._vectors(pictures[numbers]),
+            lambda numbers: self._vectors(texts[numbers]),
+        )
         return scored
+
+    def _caption_rows(self, texts: Sequence[str]) -> np.ndarray:
+        rows = self._captions.find(texts)
+        return np.where(rows < 0, -1, rows + len(self._images.names))
+
+    def _vectors(self, rows: np.ndarray) -> np.ndarray:
+        first = len(self._images.names)
+        found = np.empty((len(rows), self._images.vectors.shape[1]), dtype=np.float32)
+        captions = rows >= first
+        found[~captions] = self._images.rows(rows[~captions])
+        found[captions] = self._captions.rows(rows[captions] - first)
+        return found
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -172,8 +169,7 @@ class NamedVectors:
         self.path = path
         names = path if path.suffix == ".parquet" else path.with_suffix(".jsonl")
         self.names = _read_names(names, _NAMES[side])
-        self.vectors = _parquet(path) if path.suffix == ".parquet" else _npy(path)
-        _refuse_others(path, self.vectors)
+        self.vectors = _read_vectors(path)
         if len(self.names) != len(self.vectors):
             raise _invalid(
                 self.path, f"has {len(self.vectors):,} vectors, and {len(self.names):,} names"
@@ -187,19 +183,14 @@ class NamedVectors:
             piece = np.asarray(self.vectors[start : start + _ROWS], dtype=np.float32)
             with np.errstate(over="ignore", invalid="ignore"):
                 lengths = _lengths(piece)
-            bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
-            if len(bad):
-                row = start + int(bad[0])
+            if len(bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))):
                 what = "is zero" if lengths[bad[0]] == 0 else "has NaN or infinity"
-                raise _invalid(self.path, f"the vector of {shown(self.names[row])} {what}")
+                name = shown(self.names[start + int(bad[0])])
+                raise _invalid(self.path, f"the vector of {name} {what}")
         again = _numbered(self.names).filter(pl.col("name").is_duplicated())
-        first = again.select(pl.col("row").min().over("name")).to_series().to_numpy()
-        rows = again["row"].to_numpy()
-        for start in range(0, len(rows), _ROWS):
-            some = slice(start, start + _ROWS)
-            differ = (self.vectors[rows[some]] != self.vectors[first[some]]).any(axis=1)
-            if differ.any():
-                name = again["name"][start + int(differ.argmax())]
+        first = pl.col("row").min().over("name").alias("first")
+        for name, row, other in again.select("name", "row", first).iter_rows():
+            if (self.vectors[row] != self.vectors[other]).any():
                 raise _invalid(self.path, f"{shown(name)} has two different vectors")
 
     def find(self, names: Sequence[str]) -> np.ndarray:
@@ -222,20 +213,23 @@ class NamedVectors:
             owners = Counter(file for file, _ in {*zip(files, names, strict=True)})
             for i in absent:
                 rows[i] = known.get(files[i], -1) if owners[files[i]] == 1 else -1
-        by_file = int((rows[absent] >= 0).sum())
-        shared = len(names) - len({*names})
-        said = {
-            f"{by_file:,} of {len(names):,} images were found by their file name alone": by_file,
-            f"{shared:,} images have the name, and the vector, of one in another folder": shared,
-        }
-        return rows, [note for note, count in said.items() if count]
+        by_file, notes = int((rows[absent] >= 0).sum()), []
+        if by_file:
+            notes.append(
+                f"{by_file:,} of {len(names):,} images were found by their file name alone"
+            )
+        if shared := len(names) - len({*names}):
+            notes.append(
+                f"{shared:,} images have the name, and the vector, of one in another folder"
+            )
+        return rows, notes
 
     def by_file_name(self) -> dict[str, int]:
         """The rows of the file names that only one name has."""
         files = [_file_name(name) for name in self._firsts["name"]]
         count = Counter(files)
-        rows = self._firsts["row"].to_list()
-        return {file: row for file, row in zip(files, rows, strict=True) if count[file] == 1}
+        rows = zip(files, self._firsts["row"].to_list(), strict=True)
+        return {file: row for file, row in rows if count[file] == 1}
 
     def lacks(self, name: str) -> str:
         return f"{self.path} has no vector of {shown(name)}."
@@ -270,7 +264,14 @@ def _numbered(names: pl.Series) -> pl.DataFrame:
 
 def _read_names(path: Path, column: str) -> pl.Series:
     if path.suffix == ".parquet":
-        _require_columns(path, column, _VECTOR)
+        columns = parquet_columns(path, ModelError)
+        for name in (column, _VECTOR):
+            if name not in columns:
+                raise ModelError(
+                    "E-COLUMN-MISSING",
+                    f"{path}: the column {name!r} is missing; it should have {column} and "
+                    f"{_VECTOR}.",
+                )
         names = pl.concat(parquet_frames(path, ModelError, columns=[column]))[column]
         if names.dtype != pl.String:
             raise _invalid(path, f"the column {column!r} should hold texts, it is {names.dtype}")
@@ -282,59 +283,42 @@ def _read_names(path: Path, column: str) -> pl.Series:
     return names
 
 
-def _require_columns(path: Path, *wanted: str) -> None:
-    columns = parquet_columns(path, ModelError)
-    for name in wanted:
-        if name not in columns:
-            raise ModelError(
-                "E-COLUMN-MISSING",
-                f"{path}: the column {name!r} is missing; it should have {' and '.join(wanted)}.",
-            )
-
-
-def _npy(path: Path) -> np.ndarray:
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # of a damaged file NumPy raises anything
-        what = f"{path}: vectors cannot be read: {described(error)}."
-        raise ModelError("E-FILE-MALFORMED", what) from None
-
-
-def _parquet(path: Path) -> np.ndarray:
-    """Copied to a temporary file, which can be mapped: memory holds a piece."""
-    shape = (0, 0)
-    with tempfile.TemporaryFile() as copy:
-        for piece in _parquet_pieces(path):
-            if shape[0] and shape[1] != piece.shape[1]:
-                raise _invalid(path, _UNEVEN)
-            shape = shape[0] + piece.shape[0], piece.shape[1]
-            copy.write(np.ascontiguousarray(piece).data)
-        copy.flush()
-        return (
-            np.memmap(copy, np.float32, "r", 0, shape) if shape[0] else np.empty(shape, np.float32)
-        )
-
-
-def _parquet_pieces(path: Path) -> Iterator[np.ndarray]:
-    for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
-        values = frame[_VECTOR]
-        kind = values.dtype
-        inner = kind.inner if isinstance(kind, pl.List | pl.Array) else pl.String()
-        if not inner.is_numeric():
-            raise _invalid(path, f"the column {_VECTOR!r} should hold lists of numbers")
-        lists = values.cast(pl.List(pl.Float32()))
-        sizes = lists.list.len().fill_null(0).unique().to_list()
-        if frame.height and (len(sizes) > 1 or 0 in sizes):
-            raise _invalid(path, _UNEVEN)
-        if frame.height:  # a null becomes NaN, which is refused
-            yield lists.explode().to_numpy().reshape(frame.height, -1)
-
-
-def _refuse_others(path: Path, vectors: np.ndarray) -> None:
+def _read_vectors(path: Path) -> np.ndarray:
+    """Mapped, not read: memory holds a piece."""
+    if path.suffix == ".parquet":
+        vectors = _mapped_copy(path)
+    else:
+        try:
+            vectors = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        except Exception as error:  # of a damaged file NumPy raises anything
+            what = f"{path}: vectors cannot be read: {described(error)}."
+            raise ModelError("E-FILE-MALFORMED", what) from None
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or 0 in vectors.shape:
-        said = " x ".join(map(str, vectors.shape)) or "none"
-        what = f"should hold rows of floating-point numbers, not {vectors.dtype} of {said}"
+        shape = " x ".join(map(str, vectors.shape)) or "none"
+        what = f"should hold rows of floating-point numbers, not {vectors.dtype} of {shape}"
         raise _invalid(path, what)
+    return vectors
+
+
+def _mapped_copy(path: Path) -> np.ndarray:
+    """The vectors of a Parquet file, in a temporary file."""
+    rows, width = 0, 0
+    with tempfile.TemporaryFile() as copy:
+        for frame in parquet_frames(path, ModelError, rows=_ROWS, columns=[_VECTOR]):
+            column = frame[_VECTOR]
+            inner = getattr(column.dtype, "inner", None)
+            if inner is None or not inner.is_numeric():
+                raise _invalid(path, f"the column {_VECTOR!r} should hold lists of numbers")
+            lists = column.cast(pl.List(pl.Float32()))
+            widths = {width or None, *lists.list.len().fill_null(0)} - {None}
+            if len(widths) > 1 or 0 in widths:
+                raise _invalid(path, "not all vectors have the same number of numbers")
+            rows, width = rows + frame.height, next(iter(widths), width)
+            copy.write(lists.explode().to_numpy().data)  # a null becomes NaN, which is refused
+        copy.flush()
+        if not rows:
+            return np.empty((0, 0), np.float32)
+        return np.memmap(copy, np.float32, "r", 0, (rows, width))
 
 
 def _file_digest(path: Path) -> bytes:
@@ -369,25 +353,18 @@ def write_vectors(
     folder: Path, side: str, form: str, names: Sequence[str], pieces: Iterable[np.ndarray]
 ) -> None:
     """Vectors of images or of captions in this layout; `pieces` are their rows in order."""
-    path, column = folder / f"{side}.{form}", _NAMES[side]
+    column = _NAMES[side]
     if form == "parquet":
-        _write_parquet(path, column, names, pieces)
+        _write_parquet(folder / f"{side}.parquet", column, names, pieces)
         return
     with (folder / f"{side}.jsonl").open("w", encoding="utf-8") as lines:
         lines.writelines(f"{json.dumps({column: name}, ensure_ascii=False)}\n" for name in names)
-    with path.open("wb") as file:
-        for start, piece in _with_starts(pieces):
-            if start == 0:
-                shape = (len(names), piece.shape[1])
-                about = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, about)
-            file.write(np.ascontiguousarray(piece, dtype="<f4").data)
-
-
-def _with_starts(pieces: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    start = 0
+    rows, start = None, 0
     for piece in pieces:
-        yield start, piece
+        if rows is None:
+            shape = (len(names), piece.shape[1])
+            rows = np.lib.format.open_memmap(folder / f"{side}.npy", "w+", np.float32, shape)
+        rows[start : start + len(piece)] = piece
         start += len(piece)
 
 
@@ -397,17 +374,15 @@ def _write_parquet(
     import pyarrow as pa  # slow to import
     import pyarrow.parquet as pq
 
-    writer = None
-    for start, piece in _with_starts(pieces):
-        kind = pa.list_(pa.float32(), piece.shape[1])
-        flat = pa.array(np.ascontiguousarray(piece, dtype=np.float32).reshape(-1))
-        rows = pa.table(
-            {
-                column: pa.array(names[start : start + len(piece)], pa.string()),
-                _VECTOR: pa.FixedSizeListArray.from_arrays(flat, type=kind),
-            }
-        )
-        writer = writer or pq.ParquetWriter(path, rows.schema, use_dictionary=False)
-        writer.write_table(rows)
-    if writer is not None:
-        writer.close()
+    with contextlib.ExitStack() as stack:
+        writer, start = None, 0
+        for piece in pieces:
+            flat = pa.array(np.ascontiguousarray(piece, dtype=np.float32).reshape(-1))
+            vectors = pa.FixedSizeListArray.from_arrays(flat, piece.shape[1])
+            chosen = pa.array(names[start : start + len(piece)], pa.string())
+            rows = pa.table({column: chosen, _VECTOR: vectors})
+            if writer is None:
+                writer = pq.ParquetWriter(path, rows.schema, use_dictionary=False)
+                stack.enter_context(writer)
+            writer.write_table(rows)
+            start += len(piece)

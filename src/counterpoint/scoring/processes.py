@@ -2,8 +2,8 @@
 
 Batches are cut by the driver as for one device and their results are stored in the same order, so
 the store holds the same bytes. A process begins with a batch as soon as it gets it: it decodes and
-computes several at a time, as `Here` does. A process that dies is replaced, and what it had begun
-is computed again.
+computes several at a time, as `Here` does. A process that dies is replaced, and what it had not
+answered is computed again.
 
 Ray does that itself for its actors, on this machine or on a cluster. An actor gets batches once it
 has loaded the model, so that one for which the cluster has no room holds nothing up. Only the
@@ -17,10 +17,11 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple, Self
 
 from PIL import Image
@@ -36,9 +37,10 @@ from counterpoint.scoring.kinds import (
     PairScorer,
     check_kind,
 )
-from counterpoint.scoring.workers import Computed, Here, Laned
+from counterpoint.scoring.workers import Computed, Here, Job, Laned, Later
 
 Load = Callable[[], Model]
+Columns = Sequence[Sequence[Any]]
 _KINDS: Final = (DualEncoder, PairScorer, BlindScorer)
 
 
@@ -53,7 +55,30 @@ class ModelFacts(NamedTuple):
     device: str
 
 
-def facts_of(model: Model) -> ModelFacts:
+# --- in the other process ------------------------------------------------------------------------
+
+
+def _answer(task: Callable[[], Any]) -> Any:
+    """Errors are returned: one that cannot be unpickled would end the driver's wait."""
+    try:
+        return task()
+    except Exception as error:
+        return failure(error)
+
+
+def _call(here: Here, method: str, *arguments: Any) -> Any:
+    """The model's facts, a method of its workers or of itself, or one that takes opened images."""
+    model: Any = here.model
+    if method == "facts":
+        return _facts_of(model)
+    if method == "tune":
+        return here.tune(*arguments)
+    if method == "encode_opened":
+        return model.encode_images([model.preprocess(image) for image in arguments[0]])
+    return getattr(model, method)(*arguments)
+
+
+def _facts_of(model: Model) -> ModelFacts:
     check_kind(model)
     lanes, device = (model.lanes, model.device) if isinstance(model, Laned) else (0, "")
     return ModelFacts(
@@ -66,53 +91,29 @@ def facts_of(model: Model) -> ModelFacts:
     )
 
 
-# --- in the other process ------------------------------------------------------------------------
+def _serve(connection: Connection, load: Load, share: int) -> None:
+    """Answers requests until the driver ends: batches when they are computed, all else at once."""
+    end_with_parent()
+    sending = threading.Lock()
 
-_loaded: dict[str, Here] = {}
-_begun: dict[int, Any] = {}
+    def send(number: int, task: Callable[[], Any]) -> None:
+        answer = _answer(task)
+        with sending, suppress(OSError):  # the driver is gone
+            try:
+                connection.send((number, answer))
+            except (TypeError, AttributeError, ValueError) as error:  # it cannot be pickled
+                connection.send((number, failure(error)))
 
-
-def _answer(task: Callable[..., Any], *arguments: Any) -> Any:
-    """Errors are returned: one that cannot be unpickled would break the pool."""
-    try:
-        return task(*arguments)
-    except Exception as error:
-        return failure(error)
-
-
-def _load(load: Load, share: int) -> None:
-    _loaded["here"] = Here(load(), threaded=True, share=share)
-
-
-def _facts() -> ModelFacts:
-    return facts_of(_loaded["here"].model)
-
-
-def _begin(number: int, task: str, columns: Sequence[Sequence[Any]]) -> None:
-    _begun[number] = _loaded["here"].submit(task, columns)
-
-
-def _finish(number: int) -> Computed:
-    found: Computed = _begun.pop(number).result()
-    return found
-
-
-def _forget(number: int) -> None:
-    _begun.pop(number, None)
-
-
-def _call(method: str, *arguments: Any) -> Any:
-    return call(_loaded["here"], method, *arguments)
-
-
-def call(here: Here, method: str, *arguments: Any) -> Any:
-    """A method of the model, of its workers, or one that takes opened images."""
-    if method == "tune":
-        return here.tune(*arguments)
-    if method == "encode_opened":
-        [images] = arguments
-        return here.model.encode_images([here.model.preprocess(image) for image in images])
-    return getattr(here.model, method)(*arguments)
+    here = _answer(lambda: Here(load(), threaded=True, share=share))
+    while True:
+        number, method, arguments = connection.recv()
+        if isinstance(here, WorkerFailure):
+            send(number, lambda: here)
+        elif method == "submit":
+            job: Any = here.submit(*arguments)
+            job.add_done_callback(lambda job, number=number: send(number, job.result))
+        else:
+            send(number, partial(_call, here, method, *arguments))
 
 
 # --- in the driver -------------------------------------------------------------------------------
@@ -122,9 +123,31 @@ class _Elsewhere:
     """Workers, and the model that they have loaded: `facts`. Closed by `close`, not by a `with`."""
 
     facts: ModelFacts
+    begun: dict[int, int]  # by the number of a worker: its batches whose results are not taken
 
     def call(self, method: str, *arguments: Any) -> Any:
         raise NotImplementedError
+
+    def begin(self, number: int, task: str, columns: Columns) -> Callable[[], Computed]:
+        """Give a worker a batch; returns what waits for its results."""
+        raise NotImplementedError
+
+    def submit(self, task: str, columns: Columns) -> Job:
+        number = min(self.begun, key=self.begun.__getitem__)
+        self.begun[number] += 1
+        wait, open_here = self.begin(number, task, columns), [number]
+
+        def end() -> None:
+            while open_here:
+                self.begun[open_here.pop()] -= 1
+
+        def result() -> Computed:
+            try:
+                return wait()
+            finally:
+                end()
+
+        return Later(result, end)
 
     def tune(self, task: str, item: Sequence[Any]) -> int | None:
         found: int | None = self.call("tune", task, item)
@@ -141,122 +164,111 @@ class Processes(_Elsewhere):
     """A process for each way of loading the model, which name its device."""
 
     def __init__(self, loads: Sequence[Load]) -> None:
-        self._slots = [_Slot(loads[0], len(loads))]
-        self._numbers, self._turns = itertools.count(), itertools.count()
+        self._processes = [_Process(loads[0], len(loads))]
+        self._turns, self.begun = itertools.count(), dict.fromkeys(range(len(loads)), 0)
         try:
-            self.facts = self._slots[0].facts()
+            self.facts = self.call("facts")
             if self.facts.kind:  # else it cannot be distributed
-                self._slots += [_Slot(load, len(loads)) for load in loads[1:]]
+                self._processes += [_Process(load, len(loads)) for load in loads[1:]]
         except BaseException:
             self.close()
             raise
         self.ahead, self.patience = len(loads) * (max(self.facts.lanes, 1) + 2), 0.1
 
-    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> _Distant:
-        slot = min(self._slots, key=lambda slot: len(slot.begun))
-        number = next(self._numbers)
-        slot.begin(number, (task, columns))
-        return _Distant(slot, number)
+    def begin(self, number: int, task: str, columns: Columns) -> Callable[[], Computed]:
+        return self._processes[number].ask("submit", task, columns).result
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return self._slots[next(self._turns) % len(self._slots)].call(method, *arguments)
+        process = self._processes[next(self._turns) % len(self._processes)]
+        return process.ask(method, *arguments).result()
 
     def close(self) -> None:
-        for slot in self._slots:
-            slot.close()
+        for process in self._processes:
+            process.close()
 
 
-class _Slot:
-    """A process, and what it has begun."""
+class _Process:
+    """A process with a model, and what it was asked and has not answered.
+
+    A thread takes its answers, and starts another process where it died.
+    """
 
     def __init__(self, load: Load, share: int) -> None:
         self._load, self._share, self._deaths = load, share, 0
-        self.begun: dict[int, tuple[str, Sequence[Sequence[Any]]]] = {}
+        self._numbers, self._lock = itertools.count(), threading.Lock()
+        self._asked: dict[int, tuple[Any, Future[Any]]] = {}
+        self._closed = False
         self._start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _start(self) -> None:
-        self._pool = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=end_with_parent
-        )
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, self._load, self._share)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
         with starting():
-            self._loading: Future[Any] = self._pool.submit(_answer, _load, self._load, self._share)
+            self._process.start()
+        theirs.close()
 
-    def facts(self) -> ModelFacts:
-        found: ModelFacts = self._ask(_facts)
-        return found
+    def ask(self, method: str, *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # an answer always finds it
+        number = next(self._numbers)
+        request = number, method, arguments
+        with self._lock:  # not of the listener: a process that cannot answer takes no request
+            if self._deaths > DEATHS:
+                raise _worker_died("--devices")
+            self._asked[number] = request, future
+            with suppress(OSError):  # it died: the next one is asked
+                self._connection.send(request)
+        return future
 
-    def begin(self, number: int, job: tuple[str, Sequence[Sequence[Any]]]) -> None:
-        self.begun[number] = job
-        try:
-            self._pool.submit(_answer, _begin, number, *job)
-        except BrokenProcessPool:
-            self._replace()
-
-    def finish(self, number: int) -> Computed:
-        try:
-            found: Computed = self._ask(_finish, number)
-        finally:
-            self.begun.pop(number, None)
-        return found
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        return self._ask(_call, method, *arguments)
-
-    def _ask(self, task: Callable[..., Any], *arguments: Any) -> Any:
-        while True:
+    def _listen(self) -> None:
+        while not self._closed and self._deaths <= DEATHS:
             try:
-                found = self._loading.result()
-                if not isinstance(found, WorkerFailure):
-                    found = self._pool.submit(_answer, task, *arguments).result()
-            except BrokenProcessPool:
+                number, answer = self._connection.recv()
+            except (EOFError, OSError):
                 self._replace()
                 continue
             self._deaths = 0
-            if isinstance(found, WorkerFailure):
-                raise found.error()
-            return found
+            _, future = self._asked.pop(number)
+            if isinstance(answer, WorkerFailure):
+                future.set_exception(answer.error())
+            else:
+                future.set_result(answer)
 
     def _replace(self) -> None:
-        self._deaths += 1
-        if self._deaths > DEATHS:
-            raise worker_died("a smaller --batch-size or fewer --devices")
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._start()
-        with suppress(BrokenProcessPool):  # the next question will find that it died again
-            for number, job in self.begun.items():
-                self._pool.submit(_answer, _begin, number, *job)
-
-    def forget(self, number: int) -> None:
-        """The result is not needed any more."""
-        self.begun.pop(number, None)
-        with suppress(BrokenProcessPool):
-            self._pool.submit(_forget, number)
+        with self._lock:
+            if self._closed:
+                return
+            self._deaths += 1
+            if self._deaths > DEATHS:
+                while self._asked:
+                    _, future = self._asked.popitem()[1]
+                    future.set_exception(_worker_died("--devices"))
+                return
+            self._connection.close()
+            self._process.join()
+            self._start()
+            with suppress(OSError):  # the listener will find that it died again
+                for request, _ in list(self._asked.values()):
+                    self._connection.send(request)
 
     def close(self) -> None:
-        for process in list((self._pool._processes or {}).values()):
-            process.kill()  # it has nothing to lose
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            self._closed = True
+            self._process.kill()  # it has nothing to lose
+        self._process.join()
+        self._listener.join()
+        self._connection.close()
 
 
-class _Distant:
-    """A batch that another process has begun."""
-
-    def __init__(self, slot: _Slot, number: int) -> None:
-        self.slot, self.number = slot, number
-
-    def result(self) -> Computed:
-        return self.slot.finish(self.number)
-
-    def cancel(self) -> bool:
-        self.slot.forget(self.number)
-        return True
-
-
-def worker_died(less: str) -> ModelError:
+def _worker_died(option: str) -> ModelError:
     return ModelError(
         "E-WORKER-DIED",
         f"a worker process died {DEATHS + 1} times in a row, probably out of memory; run the same "
-        f"command again with {less}.",
+        f"command again with a smaller --batch-size or fewer {option}.",
     )
 
 
@@ -272,14 +284,11 @@ class _Actor:
         self.load, self.folder, self.lock = load, folder, threading.Lock()
         self.here: Here | None = None
 
-    def compute(self, task: str, columns: Sequence[Sequence[Any]]) -> Any:
+    def compute(self, task: str, columns: Columns) -> Any:
         return _answer(lambda: self._opened().submit(task, columns).result())
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return _answer(lambda: call(self._opened(), method, *arguments))
-
-    def facts(self) -> Any:
-        return _answer(lambda: facts_of(self._opened().model))
+        return _answer(lambda: _call(self._opened(), method, *arguments))
 
     def _opened(self) -> Here:
         with self.lock:
@@ -302,8 +311,8 @@ class RayWorkers(_Elsewhere):
             max_task_retries=DEATHS,
         )
         self._actors = [actor.remote(load, folder) for _ in range(count)]
-        self._loading = {one.facts.remote(): n for n, one in enumerate(self._actors)}
-        self._begun: dict[int, int] = {}  # batches of the actors that are ready
+        self._loading = {one.call.remote("facts"): n for n, one in enumerate(self._actors)}
+        self.begun = {}  # of the actors that are ready
         self.ahead, self.patience = 0, 0.1
         try:
             self.facts = self._welcome(None)[0]
@@ -316,27 +325,27 @@ class RayWorkers(_Elsewhere):
         ready = self._ray.wait(list(self._loading), timeout=patience)[0] if self._loading else []
         found = []
         for reference in ready:
-            found.append(self.get(reference))
-            self._begun[self._loading.pop(reference)] = 0
-        self.ahead = len(self._begun) * _AT_A_TIME
+            found.append(self._get(reference))
+            self.begun[self._loading.pop(reference)] = 0
+        self.ahead = len(self.begun) * _AT_A_TIME
         return found
 
-    def submit(self, task: str, columns: Sequence[Sequence[Any]]) -> _RayJob:
+    def submit(self, task: str, columns: Columns) -> Job:
         self._welcome(0)
-        number = min(self._begun, key=lambda number: self._begun[number])
-        return _RayJob(
-            self, self._begun, number, self._actors[number].compute.remote(task, columns)
-        )
+        return super().submit(task, columns)
+
+    def begin(self, number: int, task: str, columns: Columns) -> Callable[[], Computed]:
+        return partial(self._get, self._actors[number].compute.remote(task, columns))
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return self.get(self._actors[next(iter(self._begun))].call.remote(method, *arguments))
+        return self._get(self._actors[next(iter(self.begun))].call.remote(method, *arguments))
 
-    def get(self, reference: Any) -> Any:
+    def _get(self, reference: Any) -> Any:
         try:
             found = self._ray.get(reference)
         except self._ray.exceptions.RayActorError as error:
             if not error.actor_init_failed:
-                raise worker_died("a smaller --batch-size or fewer --workers") from None
+                raise _worker_died("--workers") from None
             raise ModelError(
                 "E-WORKER-DIED",
                 f"a worker cannot start: {shortened(str(error).splitlines()[-1]).rstrip('.')}; all "
@@ -349,30 +358,6 @@ class RayWorkers(_Elsewhere):
     def close(self) -> None:
         for actor in self._actors:
             self._ray.kill(actor)
-
-
-class _RayJob:
-    """A batch that an actor has begun; `begun` counts those of each."""
-
-    def __init__(
-        self, workers: RayWorkers, begun: dict[int, int], number: int, answer: Any
-    ) -> None:
-        self.workers, self.begun, self.number, self.answer = workers, begun, number, answer
-        self.open = True
-        begun[number] += 1
-
-    def result(self) -> Computed:
-        try:
-            found: Computed = self.workers.get(self.answer)
-        finally:
-            self.cancel()
-        return found
-
-    def cancel(self) -> bool:
-        if self.open:
-            self.begun[self.number] -= 1
-        self.open = False
-        return True
 
 
 # --- the model in the driver ---------------------------------------------------------------------
@@ -400,8 +385,6 @@ def _distant(method: str) -> Callable[..., Any]:
 
 
 class _DistantDual(_DistantModel):
-    """A DualEncoder."""
-
     def preprocess(self, image: Image.Image) -> Image.Image:
         return image
 
@@ -411,14 +394,10 @@ class _DistantDual(_DistantModel):
 
 
 class _DistantPairs(_DistantModel):
-    """A PairScorer."""
-
     score_pairs = _distant("score_pairs")
 
 
 class _DistantBlind(_DistantModel):
-    """A BlindScorer."""
-
     score_captions = _distant("score_captions")
 
 

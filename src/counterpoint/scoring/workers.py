@@ -138,7 +138,7 @@ class Here:
             job = partial(self._see, columns[0], self._reading(columns[0]))
         else:
             job = partial(compute, self.model, task, columns)
-        return _Later(job) if self._lanes is None else self._lanes.submit(job)
+        return Later(job) if self._lanes is None else self._lanes.submit(job)
 
     def _reading(self, pictures: Sequence[Picture]) -> list[Future[list[Any]]]:
         """Images as the model takes them, in pieces, or the errors of those that are broken.
@@ -209,14 +209,11 @@ class Here:
                 pool.shutdown()
 
 
-class _Later:
-    """Computes when the result is asked for, in the thread that asks."""
+class Later(NamedTuple):
+    """A job that is done when its result is asked for, in the thread that asks."""
 
-    def __init__(self, job: Callable[[], Computed]) -> None:
-        self.result = job
-
-    def cancel(self) -> bool:
-        return True
+    result: Callable[[], Computed]
+    cancel: Callable[[], object] = lambda: True
 
 
 def compute(model: Any, task: str, columns: Sequence[Sequence[Any]]) -> Computed:
