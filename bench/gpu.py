@@ -188,7 +188,7 @@ def decode_one(path: str) -> int:
     if "pixels" not in _decoding:
         from open_clip.transform import PreprocessCfg, image_transform_v2
 
-        from counterpoint.models.pixels import TowerPixels
+        from counterpoint.models.torch_models import TowerPixels
 
         _decoding["pixels"] = TowerPixels(
             image_transform_v2(PreprocessCfg(), is_train=False), "cpu"

@@ -22,7 +22,7 @@ from counterpoint.images import Picture
 from counterpoint.models.api.adapter import ApiChoice, ApiYes
 from counterpoint.models.api.endpoint import ChatAnswer, ask_choice, ask_yes, first_wins, yes_share
 from counterpoint.models.registry import FAMILIES, load_model
-from counterpoint.scoring.choices import COIN
+from counterpoint.scoring.items import COIN
 
 __all__ = ["endpoint", "server"]  # fixtures
 

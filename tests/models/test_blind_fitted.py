@@ -15,12 +15,12 @@ from test_blind import metric, pairs, random_words, shuffled
 
 from counterpoint.benchmarks.registry import load_benchmark
 from counterpoint.cases.table import Case, Cases, ImageRef, caption_case
-from counterpoint.models.blind import fitted
-from counterpoint.models.blind.baselines import BagOfWords
-from counterpoint.models.blind.fitted import (
+from counterpoint.models.blind import baselines
+from counterpoint.models.blind.baselines import (
     FITTED,
     FOLDS,
     STRENGTH,
+    BagOfWords,
     Characters,
     Differences,
     Ngrams,
@@ -100,8 +100,8 @@ def some_texts(count: int, seed: int = 0) -> tuple[list[tuple[str, str]], np.nda
 
 @pytest.mark.parametrize(("name", "plain"), [("ngram", words_of), ("chars", characters_of)])
 def test_gaps_and_scores_are_those_of_scikit_learn(name, plain, monkeypatch) -> None:
-    monkeypatch.setattr(fitted, "_TOLERANCE", 1e-9)
-    monkeypatch.setattr(fitted, "_PIECE", 37)  # pieces do not show
+    monkeypatch.setattr(baselines, "_TOLERANCE", 1e-9)
+    monkeypatch.setattr(baselines, "_PIECE", 37)  # pieces do not show
     texts, clusters = some_texts(200)
     grams = FITTED[name].grams
     first, second = zip(*texts, strict=True)

@@ -20,7 +20,7 @@ from open_clip_models import CLIP, CONFIG, TEXT, save_model
 from tokenizers import Tokenizer
 
 from counterpoint import __file__ as package
-from counterpoint.models import bounded
+from counterpoint.models import hub
 from counterpoint.models.detector.adapter import (
     WEIGHTS,
     DetectorHeads,
@@ -48,7 +48,7 @@ TEMPLATES = {
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "_SECONDS", 5)
+    monkeypatch.setattr(hub.bounded, "SECONDS", 5)
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +144,9 @@ def test_without_the_package_that_reads_it_nothing_is_tried(tmp_path: Path, monk
     """The install for CLIP models does not bring it, nor what else would read such a file."""
     folder = hf_models.save(tmp_path / "model", hf_models.clip)
     nests(folder)
-    assert bounded.why_unreadable(folder)
-    monkeypatch.setattr(bounded, "find_spec", lambda _: None)
-    assert bounded.why_unreadable(folder) == ""
+    assert hub.why_unreadable(folder)
+    monkeypatch.setattr(hub, "find_spec", lambda _: None)
+    assert hub.why_unreadable(folder) == ""
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from open_clip_models import (
 from safetensors.torch import save_file
 
 from counterpoint._util.errors import ModelError
-from counterpoint.models.openclip import names
+from counterpoint.models.openclip import ids
 from counterpoint.models.openclip.adapter import MERGES
 from counterpoint.models.openclip.ids import parse, refuse_wrong_activation
 from counterpoint.models.registry import LoadOptions, check_model, load_model, world_folder
@@ -412,9 +412,10 @@ assert not {{"torch", "open_clip"}} & set(sys.modules)
 
 
 def test_names_are_those_of_open_clip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "_loaded", lambda: None)
-    folder = names._folder()
-    found = names._architectures(folder)
+    folder = ids.package()
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "open_clip")
+        found = {name: ids.tags_of(folder, name) for name in ids.architectures(folder)}
     assert sorted(found) == sorted(open_clip.list_models())
-    for name in found:
-        assert names._tags(folder, name) == open_clip.list_pretrained_tags_by_model(name)
+    for name, tags in found.items():
+        assert tags == open_clip.list_pretrained_tags_by_model(name)

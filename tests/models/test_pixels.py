@@ -16,8 +16,8 @@ from PIL import Image
 from counterpoint._util.errors import ImageError
 from counterpoint.cases import ImageRef
 from counterpoint.images import Picture
-from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import LoadOptions, load_model
+from counterpoint.models.torch_models import TowerPixels
 
 SIDE = 48
 
@@ -107,7 +107,7 @@ def test_a_file_that_the_decoder_refuses_is_decoded_by_pillow(monkeypatch) -> No
     def refuse(*arguments: object, **more: object) -> None:
         raise RuntimeError("nvJPEG: not supported")
 
-    monkeypatch.setattr("counterpoint.models.pixels.decode_jpeg", refuse)
+    monkeypatch.setattr("counterpoint.models.torch_models.decode_jpeg", refuse)
     pixels = TowerPixels(transform(), "cpu", jpegs=True)
     data = jpeg(smooth(90, 70))
     found = finished(pixels, [np.frombuffer(bytearray(data), dtype=np.uint8)])

@@ -26,7 +26,7 @@ from vqa_models import ALL, CAPTIONS, TEXT, Parts, blip2, llava, noise, pictures
 
 from counterpoint.cases.table import ImageRef
 from counterpoint.images import Picture
-from counterpoint.models import bounded
+from counterpoint.models import hub
 from counterpoint.models.hf import generative
 from counterpoint.models.hf.generative import Generative, load, load_lm
 from counterpoint.models.hf.prompts import INSTRUCTION, QUESTION, TemplateSpread, yes_and_no
@@ -34,7 +34,7 @@ from counterpoint.models.registry import LoadOptions
 
 pytestmark = pytest.mark.slow
 
-RENDERED = bounded._rendered
+RENDERED = hub._rendered
 LOADERS = {"vqa": load, "lm": load_lm}
 BOTH_WAYS = ("vqa", "paligemma")  # its image sees the question
 EACH = [(family, name) for name in ALL for family in LOADERS]
@@ -59,7 +59,7 @@ def templates_here() -> Iterator[None]:
     """Chat templates are rendered in this process: the other one takes seconds to import
     transformers. What that one gives is in `test_a_template_in_the_process_that_renders_it`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounded, "_rendered", render_here)
+        patch.setattr(hub, "_rendered", render_here)
         yield
 
 

@@ -28,7 +28,7 @@ from counterpoint.cases import PROMPTS, Case, Cases, ImageRef
 from counterpoint.images import Picture
 from counterpoint.metrics import Overlong
 from counterpoint.scoring import Scored, Work, score, score_by_choices
-from counterpoint.scoring.choices import COIN, MOST
+from counterpoint.scoring.items import COIN, MOST
 
 
 class Umpire:

@@ -79,20 +79,24 @@ def export_vectors(
     plan, work = make_plan(tables), Work(store, batch_size, progress)
     scored = {on: Scored(np.empty(0, dtype=np.float32)) for on in tables}
     overlong = {on: one.overlong for on, one in protocols.items()}
-    keys, texts = encode_plan(encoder, plan, overlong, scored, work)
-    images = _by_name(
-        (image_name(plan.pictures[i].ref), key)
-        for i, key in keys.items()
-        if key and plan.pictures[i].ref.text is None
-    )
+    image_keys, text_keys = encode_plan(encoder, plan, overlong, scored, work)
+    shown = [(plan.pictures[i].ref, key) for i, key in image_keys.items() if key]
+    images = _by_name((image_name(ref), key) for ref, key in shown if ref.text is None)
+    pictured = plan.pictured_texts()
+    captions = {
+        text: key
+        for n, (text, key) in enumerate(zip(plan.texts, text_keys.tolist(), strict=True))
+        if any(key) and n not in pictured
+    }
+    captions |= sorted((ref.text, key) for ref, key in shown if ref.text is not None)
     with whole_folder(folder) as draft:
-        for side, chosen in (("images", images), ("captions", texts)):
+        for side, chosen in (("images", images), ("captions", captions)):
             pieces = _pieces([*chosen.values()], store, name)
             write_vectors(draft, side, form, [*chosen], pieces)
         about = {"model": name, "fingerprint": encoder.fingerprint, "benchmarks": [*tables]}
         (draft / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return ExportedVectors(
-        folder, len(images), len(texts), {on: _reasons(one) for on, one in scored.items()}
+        folder, len(images), len(captions), {on: _reasons(one) for on, one in scored.items()}
     )
 
 

@@ -4,7 +4,6 @@ from .hub import (
     hub_or_cache as hub_or_cache,
     pretrained as pretrained,
 )
-from .pixels import split_transform as split_transform
 from .registry import (
     DEVICES as DEVICES,
     EXAMPLES as EXAMPLES,
@@ -19,7 +18,6 @@ from .registry import (
 )
 from .remembered import load_remembered as load_remembered
 from .torch_models import (
-    ImageTrunk as ImageTrunk,
     Runtime as Runtime,
     fingerprint as fingerprint,
     memory_errors as memory_errors,
@@ -27,7 +25,9 @@ from .torch_models import (
     plain as plain,
     quiet as quiet,
     set_arithmetic as set_arithmetic,
+    split_transform as split_transform,
 )
+from .trunk import ImageTrunk as ImageTrunk
 from .vectors import (
     VECTOR_FORMATS as VECTOR_FORMATS,
     NamedVectors as NamedVectors,

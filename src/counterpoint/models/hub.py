@@ -11,15 +11,21 @@ decides, and nothing else.
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 import ssl
+import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +34,7 @@ from huggingface_hub import constants
 from counterpoint._util.errors import ModelError, NotFoundError, is_panic, reason
 from counterpoint._util.processes import Switch
 from counterpoint._util.untrusted import parse_json, shortened
-from counterpoint.models.bounded import why_unreadable
+from counterpoint.models import bounded
 from counterpoint.models.registry import LoadOptions
 
 # Both have a function `check_imports`, which they call before they import a file of a model.
@@ -49,8 +55,13 @@ _PATIENCE: Final = 5.0  # seconds that the hub has to answer
 
 def find_source(id: str, where: str) -> str:
     """A folder that is there, or what may be a repository's name."""
-    refuse_file(id, where)
     folder = Path(where).expanduser()
+    if where and folder.is_file():
+        raise NotFoundError(
+            "E-MODEL-MISSING",
+            f"{id}: {where} is a file, and {id.partition(':')[0]}: takes a folder that holds "
+            "config.json and the weights; checkpoint:FILE reads a file of weights.",
+        )
     if where and folder.is_dir():
         return str(folder)
     if where.startswith(("/", ".", "~")) or where.count("/") != 1 or folder.exists():
@@ -60,16 +71,6 @@ def find_source(id: str, where: str) -> str:
             "the hub as ORG/REPO.",
         )
     return where
-
-
-def refuse_file(id: str, where: str) -> None:
-    """Raise if a file is named where a folder should be."""
-    if where and Path(where).expanduser().is_file():
-        raise NotFoundError(
-            "E-MODEL-MISSING",
-            f"{id}: {where} is a file, and {id.partition(':')[0]}: takes a folder that holds "
-            "config.json and the weights; checkpoint:FILE reads a file of weights.",
-        )
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +92,9 @@ def guarded(id: str, source: Path | str | None, options: LoadOptions) -> Iterato
     config leads to (another folder or repository) is covered as well: the libraries' own functions
     refuse while this is open.
     """
-    folder = None if source is None else _folder_of(source)
+    folder = None
+    if source is not None:
+        folder = Path(source) if Path(source).is_dir() else _fetched(str(source))
     if folder is not None:
         refuse_unsafe(id, folder, trusted=options.trust_remote_code)
     _watch_libraries()
@@ -160,10 +163,6 @@ def _refusal(id: str, what: str) -> ModelError:
 
 
 # --- configs -----------------------------------------------------------------------------------
-
-
-def _folder_of(source: Path | str) -> Path | None:
-    return Path(source) if Path(source).is_dir() else _fetched(str(source))
 
 
 def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
@@ -252,6 +251,77 @@ def _is_too_large(key: str, value: object) -> bool:
     return isinstance(value, int) and value > most
 
 
+# --- tokenizers and chat templates, in a process with bounds --------------------------------------
+
+_LARGEST_FILE: Final = 256 * 2**20  # bytes
+_MEMORY: Final = 6 * 2**30  # bytes; the largest tokenizers that are in use take one
+_MERGES: Final = 32 * 2**20  # bytes of merges, without their compression: ten times open_clip's
+_TOKENIZERS: Final = ("tokenizer.json", "tokenizer/tokenizer.json", "tokenizer_2/tokenizer.json")
+_OTHERS: Final = ("vocab*", "*merges*", "*.jinja", "*.txt", "*.model", "tokenizer*.json")
+
+
+def why_unreadable(folder: Path) -> str:
+    """Why the tokenizers in a model's folder cannot be read; empty if they can."""
+    for path in sorted({path for name in _OTHERS for path in folder.glob(name)}):
+        most = _MERGES if path.suffix == ".gz" else _LARGEST_FILE
+        if path.is_file() and _is_larger(path, most):
+            return f"{path.name} holds more than {most // 2**20} MiB"
+    files = [str(folder / name) for name in _TOKENIZERS if (folder / name).is_file()]
+    if not files or find_spec("tokenizers") is None:  # then nothing else reads them
+        return ""
+    return _run("read", {"files": files})[1]
+
+
+def _is_larger(path: Path, most: int) -> bool:
+    if path.suffix != ".gz":
+        return path.stat().st_size > most
+    size = 0
+    with suppress(OSError, EOFError, zlib.error), gzip.open(path) as file:
+        while size <= most and (part := file.read(2**20)):
+            size += len(part)
+    return size > most  # what is damaged is told by its reader
+
+
+def why_unusable(graphs: Sequence[Path], shapes: Mapping[str, Sequence[int]]) -> str:
+    """Why ONNX graphs cannot be computed, for inputs of ones; empty if they can."""
+    # Weights may lie beside a graph, and are copied once or twice while it is prepared.
+    room = sum(path.stat().st_size for one in graphs for path in one.parent.iterdir())
+    request = {"files": [*map(str, graphs)], "shapes": dict(shapes)}
+    return str(_run("compute", request, max(_MEMORY, 4 * room))[1])
+
+
+def render_template(template: str, chats: Sequence[Any], **more: Any) -> list[str]:
+    """Chats in the words of a template, as transformers renders them."""
+    request = {"conversations": chats, "chat_template": template, **more}
+    rendered, why = _rendered(json.dumps(request, default=str))
+    if why:
+        raise ValueError(f"its chat template {why}")
+    return rendered
+
+
+@cache
+def _rendered(request: str) -> tuple[list[str], str]:
+    return _run("render", json.loads(request))
+
+
+def _run(task: str, request: object, memory: int = _MEMORY) -> tuple[Any, str]:
+    """The answer of the process; or what is wrong, in words that follow a name."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", bounded.__file__, task, str(memory)],
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            timeout=bounded.SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"does not end within {bounded.SECONDS} seconds"
+    if done.returncode:
+        return None, "takes too much memory, or cannot be read at all"
+    answer = json.loads(done.stdout)
+    return answer["found"], answer["why"]
+
+
 # --- libraries ---------------------------------------------------------------------------------
 
 
@@ -303,7 +373,8 @@ def hub_or_cache(id: str, source: Path | str | None) -> Iterator[None]:
     local = source is None or Path(source).exists()
     chosen = local or _offline.outside(lambda: library.HF_HUB_OFFLINE)
     if not chosen and (why := _silence(library.ENDPOINT)):
-        if not (Path(library.HF_HUB_CACHE) / _folder(str(source))).is_dir():
+        cached = f"models--{str(source).replace('/', '--')}"  # as the hub's library calls it
+        if not (Path(library.HF_HUB_CACHE) / cached).is_dir():
             raise ModelError(
                 "E-HUB-UNREACHABLE",
                 f"{id} cannot be fetched: {shortened(library.ENDPOINT)} does not answer ({why}), "
@@ -329,9 +400,8 @@ def _offline() -> Iterator[None]:
 def _silence(address: str) -> str:
     """Why there is no answer; empty if there is one, whatever it says."""
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(address, method="HEAD"), timeout=_PATIENCE
-        ):
+        request = urllib.request.Request(address, method="HEAD")
+        with urllib.request.urlopen(request, timeout=_PATIENCE):
             return ""
     except urllib.error.HTTPError:
         return ""
@@ -340,8 +410,3 @@ def _silence(address: str) -> str:
         if isinstance(why, ssl.SSLError):  # the hub's library may know other certificates
             return ""
         return reason(why) if isinstance(why, OSError) else shortened(why)
-
-
-def _folder(repository: str) -> str:
-    """As the hub's library calls it in its cache."""
-    return f"models--{repository.replace('/', '--')}"

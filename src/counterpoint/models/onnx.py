@@ -25,8 +25,7 @@ from counterpoint._util.errors import CounterpointError, ModelError, NotFoundErr
 from counterpoint._util.registry import Option, did_you_mean, read_options
 from counterpoint._util.untrusted import described, parse_json
 from counterpoint.images import Reader
-from counterpoint.models.bounded import why_unusable
-from counterpoint.models.hub import find_source, hub_or_cache, refuse_unsafe
+from counterpoint.models.hub import find_source, hub_or_cache, refuse_unsafe, why_unusable
 from counterpoint.models.registry import LoadOptions, records_in, world_folder
 from counterpoint.scoring import Model
 

@@ -49,10 +49,10 @@ FAMILIES: Final = Registry(
 _CHECKS: Final = {
     "blind": f"{_HOME}.blind.baselines:check",
     "ensemble": f"{_HOME}.combined:check_ensemble",
-    "open_clip": f"{_HOME}.openclip.names:check",
+    "open_clip": f"{_HOME}.openclip.ids:check",
     "random": f"{_HOME}.blind.baselines:check_random",
     "rerank": f"{_HOME}.combined:check_rerank",
-    "scratch": f"{_HOME}.openclip.names:check_scratch",
+    "scratch": f"{_HOME}.openclip.ids:check_scratch",
     "vectors": f"{_HOME}.vectors:check",
     "world": f"{_HOME}.registry:world_folder",
 }

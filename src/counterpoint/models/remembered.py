@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -37,48 +37,39 @@ _PACKAGE: Final = Path(__file__).parents[1]
 _MOST: Final = 32 * 2**30  # bytes of files
 _PIECE: Final = 65_536  # captions that are looked up at a time
 _COUNT: Final = 4  # bytes of a count
-_EXTRAS: Final = ("lanes", "device")
-
-
-class Remembered(NamedTuple):
-    """What a model says of itself. `extras`: attributes that the engine asks for if they exist."""
-
-    fingerprint: str
-    context_length: int | None
-    description: dict[str, Any] | None
-    extras: dict[str, Any]
 
 
 class RememberedEncoder:
-    """Stands for a dual encoder of the same fingerprint; `load` gives the encoder itself."""
+    """Stands for a dual encoder that says `known` of itself; `load` gives the encoder itself."""
 
     def __init__(
         self,
         id: str,
-        known: Remembered,
+        known: Mapping[str, Any],
         load: Callable[[], Model],
         store: Store,
         model: DualEncoder | None = None,
     ) -> None:
-        self.id, self._known, self._load, self._store = id, known, load, store
-        self.fingerprint, self.context_length = known.fingerprint, known.context_length
-        for name, value in known.extras.items():
+        self.id, self._load, self._store, self._model = id, load, store, model
+        self.fingerprint: str = known["fingerprint"]
+        self.context_length: int | None = known["context_length"]
+        self._description = known["description"] or {}
+        for name, value in known["extras"].items():
             setattr(self, name, value)
-        self._model = model
         self._loading = threading.Lock()  # images are preprocessed in threads
 
     @property
     def model(self) -> DualEncoder:
         with self._loading:
             if self._model is None:
-                found: Any = self._load()
-                if found.fingerprint != self.fingerprint:
+                model: Any = self._load()
+                if model.fingerprint != self.fingerprint:
                     raise ModelError(
                         "E-MODEL-CHANGED",
                         f"{self.id}: its files were changed during the run; run the same command "
                         "again.",
                     )
-                self._model = found
+                self._model = model
             return self._model
 
     def preprocess(self, image: Any) -> Any:
@@ -98,67 +89,54 @@ class RememberedEncoder:
         """From the store, where the counts of captions are kept once they are known."""
         counts = np.empty(len(captions), dtype=np.int64)
         for start in range(0, len(captions), _PIECE):
-            piece = slice(start, start + _PIECE)
-            counts[piece] = self._counts(captions[piece])
+            piece = captions[start : start + _PIECE]
+            keys = [digest(self.fingerprint, "tokens", caption) for caption in piece]
+            values = self._store.get(keys)
+            if missing := [i for i, value in enumerate(values) if value is None]:
+                new = np.asarray(self.model.count_tokens([piece[i] for i in missing])).tolist()
+                for i, count in zip(missing, new, strict=True):
+                    values[i] = value = count.to_bytes(_COUNT, "little")
+                    self._store.remember(keys[i], value)
+            found = [int.from_bytes(value or b"", "little") for value in values]
+            counts[start : start + len(piece)] = found
         return counts
 
-    def _counts(self, captions: Sequence[str]) -> list[int]:
-        keys = [digest(self.fingerprint, "tokens", caption) for caption in captions]
-        found = self._store.get(keys)
-        missing = [i for i, value in enumerate(found) if value is None]
-        if missing:
-            new = np.asarray(self.model.count_tokens([captions[i] for i in missing])).tolist()
-            for i, count in zip(missing, new, strict=True):
-                found[i] = value = count.to_bytes(_COUNT, "little")
-                self._store.remember(keys[i], value)
-        return [int.from_bytes(value or b"", "little") for value in found]
-
     def describe(self) -> Mapping[str, Any]:
-        if isinstance(self._model, Described):
-            return self._model.describe()
-        return self._known.description or {}
+        return self._model.describe() if isinstance(self._model, Described) else self._description
 
 
 def load_remembered(id: str, options: LoadOptions, store: Store) -> Model:
     """The model, or what stands for it if the store knows what it says of itself."""
-
-    def load() -> Model:
-        return load_model(id, options)
-
+    load = partial(load_model, id, options)
     key = _key(id, options, store)
     if key is None:
         return load()
     [known] = store.get([key])
     if known is not None:
-        return RememberedEncoder(id, Remembered(**json.loads(known)), load, store)
+        return RememberedEncoder(id, json.loads(known), load, store)
     model = load()
     if not isinstance(model, DualEncoder):
         return model
-    said = _said(model)
-    if said is None:
+    about = {
+        "fingerprint": model.fingerprint,
+        "context_length": model.context_length,
+        "description": dict(model.describe()) if isinstance(model, Described) else None,
+        # What the engine asks for if it is there.
+        "extras": {n: getattr(model, n) for n in ("lanes", "device") if hasattr(model, n)},
+    }
+    try:
+        text = json.dumps(about)
+    except (TypeError, ValueError):
         return model
     if key == _key(id, options, store):  # else a file was changed while it was read
-        store.remember(key, json.dumps(said._asdict()).encode())
-    return RememberedEncoder(id, said, load, store, model)
-
-
-def _said(model: DualEncoder) -> Remembered | None:
-    """None if it does not survive being written down."""
-    described = dict(model.describe()) if isinstance(model, Described) else None
-    extras = {name: getattr(model, name) for name in _EXTRAS if hasattr(model, name)}
-    said = Remembered(model.fingerprint, model.context_length, described, extras)
-    try:
-        return Remembered(**json.loads(json.dumps(said._asdict())))
-    except (TypeError, ValueError):
-        return None
+        store.remember(key, text.encode())
+    return RememberedEncoder(id, json.loads(text), load, store, model)
 
 
 def _key(id: str, options: LoadOptions, store: Store) -> bytes | None:
     """A digest of all that loading depends on; None if some of it is not a file of this machine."""
-    if options.trust_remote_code:
-        return None  # its code may read anything
     files = _files(id)
-    if not files:
+    if options.trust_remote_code or not files:  # a model's own code may read anything
         return None
     try:
         if sum(path.stat().st_size for path in files) > _MOST:
@@ -176,11 +154,11 @@ def _files(id: str) -> list[Path]:
     """Every file that a model is read from; none if it is not known which these are."""
     family, _, rest = id.partition(":")
     if family == "world":
-        return _folder(_PACKAGE / "world" / "checkpoints" / rest)
+        return _in_folder(_PACKAGE / "world" / "checkpoints" / rest)
     if family == "onnx":
-        return _folder(Path(rest.partition("?")[0]).expanduser())
+        return _in_folder(Path(rest.partition("?")[0]).expanduser())
     if family == "hf":
-        files = _folder(Path(rest).expanduser())
+        files = _in_folder(Path(rest).expanduser())
         adapted = any(path.name.startswith("adapter_") for path in files)  # to weights elsewhere
         return [] if adapted else files
     if family == "open_clip" and rest.startswith(_LOCAL):
@@ -204,7 +182,7 @@ def _architecture(name: str) -> list[Path]:
     """An open_clip folder, or the config of an architecture, unless it needs files of the hub."""
     if name.startswith(_LOCAL):
         folder = Path(name.removeprefix(_LOCAL)).expanduser()
-        config, files = folder / "open_clip_config.json", _folder(folder)
+        config, files = folder / "open_clip_config.json", _in_folder(folder)
         hub = "hf_model_name"  # its tokenizer is read from the folder itself
     else:
         package = find_spec("open_clip")
@@ -212,15 +190,11 @@ def _architecture(name: str) -> list[Path]:
             return []
         config = Path(package.origin).parent / "model_configs" / f"{name}.json"
         files, hub = [config], "hf_"
-    if not config.is_file() or hub.encode() in config.read_bytes():
-        return []
-    return files
+    return [] if not config.is_file() or hub.encode() in config.read_bytes() else files
 
 
-def _folder(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+def _in_folder(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
 
 
 def _digest_of(path: Path) -> bytes:
@@ -229,14 +203,13 @@ def _digest_of(path: Path) -> bytes:
 
 
 def _versions() -> list[str]:
-    def installed() -> Iterator[str]:
-        for library in _LIBRARIES:
-            try:
-                yield f"{library} {version(library)}"
-            except PackageNotFoundError:
-                yield library
-
-    return list(installed())
+    found = []
+    for library in _LIBRARIES:
+        try:
+            found.append(f"{library} {version(library)}")
+        except PackageNotFoundError:
+            found.append(library)
+    return found
 
 
 def _own_code() -> list[tuple[str, int, int]]:

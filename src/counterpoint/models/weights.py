@@ -258,6 +258,14 @@ def place_text_tower(state: Tensors, inside: bool) -> Tensors:
     return state
 
 
+def refuse_non_finite(state: Tensors) -> None:
+    if broken := [name for name, value in state.items() if not torch.isfinite(value).all()]:
+        raise ModelError(
+            "E-WEIGHTS-NON-FINITE",
+            f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
+        )
+
+
 def some(names: Sequence[str]) -> str:
     """The first five names, for a message."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

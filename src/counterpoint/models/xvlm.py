@@ -30,10 +30,16 @@ from counterpoint._util.registry import read_options
 from counterpoint._util.untrusted import shortened
 from counterpoint.images import Picture
 from counterpoint.models.hub import fetched_file
-from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import ARO, LoadOptions
-from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, unit
-from counterpoint.models.weights import Tensors, explained_as, read_weights, some, unwrap
+from counterpoint.models.torch_models import Runtime, TowerPixels, fingerprint, memory_errors, unit
+from counterpoint.models.weights import (
+    Tensors,
+    explained_as,
+    read_weights,
+    refuse_non_finite,
+    some,
+    unwrap,
+)
 from counterpoint.scoring import in_threads
 
 _MATCH: Final = 1  # of the matching head's two logits
@@ -342,11 +348,7 @@ def _fill(model: XVlmModel, state: Tensors) -> None:
             f"{len(odd)} of its weights are missing, left over or of another shape than in X-VLM: "
             f"{some(odd)}.",
         )
-    if broken := [name for name, one in state.items() if not torch.isfinite(one).all()]:
-        raise ModelError(
-            "E-WEIGHTS-NON-FINITE",
-            f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
-        )
+    refuse_non_finite(state)
     model.load_state_dict(state, strict=False)  # the rest are buffers, which are computed
 
 

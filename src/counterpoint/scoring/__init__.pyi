@@ -1,17 +1,17 @@
-from .choices import score_by_choices as score_by_choices
 from .encode import (
     BatchSize as BatchSize,
     caption_keys as caption_keys,
     encode_captions as encode_captions,
     encode_images as encode_images,
     fill_captions as fill_captions,
+    stored as stored,
 )
 from .engine import (
     compare_vectors as compare_vectors,
     encode_plan as encode_plan,
     score as score,
-    stored as stored,
 )
+from .items import score_by_choices as score_by_choices
 from .kinds import (
     BenchmarkScorer as BenchmarkScorer,
     BlindScorer as BlindScorer,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from counterpoint._util.errors import ImageError, ModelError
+from counterpoint._util.errors import ImageError, ModelError, StoreError
 from counterpoint._util.progress import Advance
 from counterpoint._util.store import DIGEST, Store, digest
 from counterpoint.images import Photographs, Picture, by_photograph
@@ -37,6 +38,7 @@ BATCH: Final = 128  # where the batch size makes no difference
 _PIECE: Final = 65_536  # items that are looked up at a time
 _HASHING: Final = 4  # threads: more of them only wait for each other
 _LOOKED_UP: Final = 256  # images, whose files have to be read for that
+_READ: Final = 8192  # results that are read from the store at a time
 _KEY: Final = np.dtype(f"V{DIGEST}")  # a key in an array
 _NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
@@ -239,6 +241,29 @@ def _size(model: Any, what: str, work: Work, tune: Callable[[], int | None]) -> 
     return BatchSize(work.batch, work.store, owner, tune)
 
 
+def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:
+    """The stored results, one row per key."""
+    found, absent = np.empty((0, 0), dtype=np.float32), 0
+    for start in range(0, len(keys), _READ):
+        piece = keys[start : start + _READ]
+        values = store.get(piece.tolist() if isinstance(piece, np.ndarray) else piece)
+        absent += values.count(None)
+        if not absent:
+            rows = np.frombuffer(b"".join(filter(None, values)), np.float32)
+            rows = rows.reshape(len(values), -1)
+            if not start:
+                found = np.empty((len(keys), rows.shape[1]), dtype=np.float32)
+            found[start : start + len(rows)] = rows
+    if absent:
+        raise StoreError(
+            "E-STORE-DAMAGED",
+            f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
+            "was damaged or deleted during the run; delete the folder to start a new one, or set "
+            "COUNTERPOINT_CACHE to another place.",
+        )
+    return found
+
+
 # --- images --------------------------------------------------------------------------------------
 
 
@@ -251,12 +276,18 @@ class Encoded(NamedTuple):
 
 def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -> Encoded:
     """Store the vectors of all images."""
-    order, pictures = _in_order(pictures)
+    order = np.arange(len(pictures))
+    if not isinstance(pictures, Pictures) or pictures.are_crops().any():
+        order = by_photograph(pictures)  # which is decoded once for its crops
+        pictures = [pictures[n] for n in order.tolist()]
     images = _MissingImages(model, pictures, work)
     with workers_of(model, len(pictures)) as workers:
-        size = _size(
-            model, "images", work, lambda: _tuned(workers, ENCODE_IMAGES, _openable(pictures))
-        )
+
+        def tune() -> int | None:
+            picture = next((one for one in pictures if failure_of(one) is None), None)
+            return None if picture is None else workers.tune(ENCODE_IMAGES, [picture])
+
+        size = _size(model, "images", work, tune)
         kind = getattr(model, "stored_as", np.float32)  # trunks may be stored in half precision
         filler = _Filler(
             workers, ENCODE_IMAGES, work.store, size, images.advance, images.take, kind
@@ -267,17 +298,6 @@ def encode_images(model: DualEncoder, pictures: Sequence[Picture], work: Work) -
     for place, key in zip(order.tolist(), found.keys, strict=True):
         keys[place] = key
     return Encoded(keys, {int(order[n]): why for n, why in found.failures.items()})
-
-
-def _in_order(pictures: Sequence[Picture]) -> tuple[np.ndarray, Sequence[Picture]]:
-    """So that a photograph is decoded once for its crops; without crops, as they are."""
-    if not isinstance(pictures, Pictures):
-        order = by_photograph(pictures)
-        return order, [pictures[number] for number in order.tolist()]
-    if not pictures.are_crops().any():
-        return np.arange(len(pictures)), pictures
-    order = by_photograph(pictures)
-    return order, pictures.only(order)
 
 
 class _MissingImages:
@@ -348,14 +368,6 @@ class _MissingImages:
                 self.encoded.failures[number] = again or why
                 self.encoded.keys[number] = b""
         return self.encoded
-
-
-def _openable(pictures: Sequence[Picture]) -> Picture | None:
-    return next((picture for picture in pictures if failure_of(picture) is None), None)
-
-
-def _tuned(workers: Workers, task: str, item: object) -> int | None:
-    return None if item is None else workers.tune(task, [item])
 
 
 # --- captions, and all else ----------------------------------------------------------------------
@@ -430,7 +442,8 @@ def fill(
     """
     advance = work.progress.start(label or what, total)
     with workers_of(model) as workers:
-        size = _size(model, what, work, lambda: _tuned(workers, task, like))
+        tune = partial(workers.tune, task, [like])
+        size = _size(model, what, work, (lambda: None) if like is None else tune)
         filler = _Filler(workers, task, work.store, size, advance, taken)
 
         def batches() -> Iterator[ItemBatch]:

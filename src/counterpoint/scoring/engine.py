@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from counterpoint._util.errors import ModelError, StoreError
-from counterpoint._util.store import Store
+from counterpoint._util.errors import ModelError
 from counterpoint.cases import TEXT, Cases
 from counterpoint.metrics import Overlong
 from counterpoint.scoring.encode import (
@@ -18,6 +17,7 @@ from counterpoint.scoring.encode import (
     encode_images,
     fill_captions,
     in_pieces,
+    stored,
 )
 from counterpoint.scoring.items import fill_items, unique_rows
 from counterpoint.scoring.kinds import (
@@ -35,7 +35,6 @@ from counterpoint.scoring.plan import (
     Plan,
     Scored,
     Texts,
-    TokenCounts,
     announce_left_out,
     kept_pairs,
     leave_out_captions,
@@ -50,7 +49,6 @@ _PIECE: Final = 16_384  # pairs whose vectors are gathered at a time
 _DENSE: Final = 1_000_000  # from this many pairs on, a matrix product is faster
 _TEXTS: Final = 65_536  # whose tokens are counted at a time
 _TWO_IMAGES: Final = "two images: only a dual encoder can compare them."
-_READ: Final = 8192  # results that are read from the store at a time
 
 
 def score(
@@ -94,12 +92,12 @@ def _score_dual(
     scored: dict[str, Scored],
     work: Work,
 ) -> None:
-    keys = _encode(model, plan, overlong, scored, work)
+    images, texts = encode_plan(model, plan, overlong, scored, work)
     compare_vectors(
         plan,
         scored,
-        lambda numbers: stored([keys.images[number] for number in numbers.tolist()], work.store),
-        lambda numbers: stored(keys.texts[numbers].tolist(), work.store),
+        lambda numbers: stored([images[number] for number in numbers.tolist()], work.store),
+        lambda numbers: stored(texts[numbers], work.store),
     )
 
 
@@ -127,7 +125,8 @@ def compare_vectors(
         right, j = np.unique(pairs.captions, return_inverse=True)
         return _dot(images(left), captions(right), i, j)
 
-    _fill_scores(plan, scored, compare)
+    for name, pairs in kept_pairs(plan, scored):
+        scored[name].scores[pairs.places] = compare(pairs)
 
 
 def encode_plan(
@@ -136,50 +135,28 @@ def encode_plan(
     overlong: Mapping[str, Overlong],
     scored: dict[str, Scored],
     work: Work,
-) -> tuple[dict[int, bytes], dict[str, bytes]]:
+) -> tuple[dict[int, bytes], np.ndarray]:
     """Store the vectors of all images and texts, and leave out what cannot be encoded.
 
-    Returns the keys of the vectors: those of images by their number, those of texts by the text.
+    Returns the keys of the vectors by the numbers of images and of texts; what is left out has
+    none. A text in the place of an image has the vector of a text.
     """
-    keys = _encode(model, plan, overlong, scored, work)
-    texts = zip(plan.texts.take(keys.used), keys.texts[keys.used].tolist(), strict=True)
-    return keys.images, dict(texts) | keys.others
-
-
-class _VectorKeys(NamedTuple):
-    """Keys of images by their number, of texts in an array; `used` are those that have one."""
-
-    images: dict[int, bytes]
-    texts: np.ndarray
-    used: np.ndarray
-    others: dict[str, bytes]  # of texts in the place of images that are no captions
-
-
-def _encode(
-    model: DualEncoder,
-    plan: Plan,
-    overlong: Mapping[str, Overlong],
-    scored: dict[str, Scored],
-    work: Work,
-) -> _VectorKeys:
-    lengths = _count_tokens(model, plan.texts)
-    pictured = plan.pictured_texts()
+    lengths, pictured = _count_tokens(model, plan.texts), plan.pictured_texts()
     lengths[list(pictured)] = 0
     longest = np.maximum.reduceat(lengths[plan.prompts], plan.starts[:-1])
-    as_images = {
+    shown = {
         i: plan.pictures[i].ref.path.removeprefix(TEXT)
         for i in np.flatnonzero(plan.pictures.are_texts()).tolist()
     }
     image_lengths = np.zeros(len(plan.pictures), dtype=np.int64)
-    if as_images:
-        image_lengths[list(as_images)] = model.count_tokens(list(as_images.values()))
-    counts = TokenCounts(longest, image_lengths)
-    leave_out_overlong(model.context_length, plan, counts, overlong, scored)
+    if shown:
+        image_lengths[list(shown)] = model.count_tokens(list(shown.values()))
+    leave_out_overlong(model.context_length, plan, longest, image_lengths, overlong, scored)
     announce_left_out(plan, scored, work.progress)
 
     needed = used_images(plan, scored)
-    as_images = {i: as_images[i] for i in needed.tolist() if i in as_images}
-    numbers = needed[~np.isin(needed, list(as_images))]
+    shown = {i: shown[i] for i in needed.tolist() if i in shown}
+    numbers = needed[~np.isin(needed, list(shown))]
     encoded = encode_images(model, plan.pictures.only(numbers), work)
     pictures = numbers.tolist()
     leave_out_images(plan, {pictures[i]: why for i, why in encoded.failures.items()}, scored)
@@ -188,21 +165,19 @@ def _encode(
     used = np.unique(plan.prompts_of(used_captions(plan, scored))[0])
     as_captions = [number for number in used.tolist() if number in pictured]
     used = used[~np.isin(used, as_captions)]
-    captions, others = plan.texts.only(used), list[str]()
-    lengths = lengths[used]
-    if as_images:
-        others = sorted(set(as_images.values()) - set(captions))
+    captions, lengths = plan.texts.only(used), lengths[used]
+    if shown:
+        others = sorted(set(shown.values()) - set(captions))
         captions = Texts([*captions, *others])
         lengths = np.concatenate([lengths, _count_tokens(model, Texts(others))])
     keys = encode_captions(model, captions, lengths, work)
     texts = np.zeros(len(plan.texts), dtype=keys.dtype)
     texts[used] = keys[: len(used)]
     texts[as_captions] = [images[pictured[number]] for number in as_captions]
-    other_keys = dict(zip(others, keys[len(used) :].tolist(), strict=True))
-    if as_images:
+    if shown:
         key_of = dict(zip(captions, keys.tolist(), strict=True))
-        images |= {i: key_of[text] for i, text in as_images.items()}
-    return _VectorKeys(images, texts, used, other_keys)
+        images |= {i: key_of[text] for i, text in shown.items()}
+    return images, texts
 
 
 def _count_tokens(model: DualEncoder, texts: Texts) -> np.ndarray:
@@ -216,14 +191,11 @@ def _score_pairs(model: PairScorer, plan: Plan, scored: dict[str, Scored], work:
     wanted = partial(_unique_pairs, plan, scored)
     keys_of = fill_items(model, "score_pairs", "pair", wanted, plan, scored, work)
 
-    def compare(pairs: Pairs) -> np.ndarray:
+    for name, pairs in kept_pairs(plan, scored, fewer=True):
         images, texts, begins = _with_prompts(plan, pairs)
         pieces = in_pieces(np.column_stack((images, texts)))
-        return _mean(
-            np.concatenate([stored(keys_of(piece), work.store)[:, 0] for piece in pieces]), begins
-        )
-
-    _fill_scores(plan, scored, compare, fewer=True)
+        values = [stored(keys_of(piece), work.store)[:, 0] for piece in pieces]
+        scored[name].scores[pairs.places] = _mean(np.concatenate(values), begins)
 
 
 def _with_prompts(plan: Plan, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -243,48 +215,14 @@ def _score_blind(model: BlindScorer, plan: Plan, scored: dict[str, Scored], work
     keys = caption_keys(model.fingerprint, plan.texts)
     fill_captions(model, keys, plan.texts, work)
     values = _mean(stored(keys, work.store)[:, 0][plan.prompts], plan.starts[:-1])
-    _fill_scores(plan, scored, lambda pairs: values[pairs.captions])
-
-
-def _fill_scores(
-    plan: Plan,
-    scored: dict[str, Scored],
-    compare: Callable[[Pairs], np.ndarray],
-    *,
-    fewer: bool = False,
-) -> None:
-    for name, pairs in kept_pairs(plan, scored, fewer=fewer):
-        scored[name].scores[pairs.places] = compare(pairs)
+    for name, pairs in kept_pairs(plan, scored):
+        scored[name].scores[pairs.places] = values[pairs.captions]
 
 
 def _unique_pairs(plan: Plan, scored: dict[str, Scored]) -> np.ndarray:
     """Every pair of an image and a text that is asked for, once, pairs of one image together."""
     found = (_with_prompts(plan, pairs)[:2] for _, pairs in kept_pairs(plan, scored, fewer=True))
     return unique_rows((np.column_stack(pair) for pair in found), 2)
-
-
-def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:
-    """The stored results, one row per key."""
-    found, absent = np.empty((0, 0), dtype=np.float32), 0
-    for start in range(0, len(keys), _READ):
-        piece = keys[start : start + _READ]
-        values = store.get(piece.tolist() if isinstance(piece, np.ndarray) else piece)
-        there = [value for value in values if value is not None]
-        absent += len(values) - len(there)
-        if absent:
-            continue
-        rows = np.frombuffer(b"".join(there), dtype=np.float32).reshape(len(there), -1)
-        if not start:
-            found = np.empty((len(keys), rows.shape[1]), dtype=np.float32)
-        found[start : start + len(rows)] = rows
-    if absent:
-        raise StoreError(
-            "E-STORE-DAMAGED",
-            f"{absent:,} results that were in the store in {store.folder} cannot be read again: it "
-            "was damaged or deleted during the run; delete the folder to start a new one, or set "
-            "COUNTERPOINT_CACHE to another place.",
-        )
-    return found
 
 
 def _dot(left: np.ndarray, right: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -313,12 +313,13 @@ def used_captions(plan: Plan, scored: Mapping[str, Scored]) -> np.ndarray:
 def leave_out_overlong(
     limit: int | None,
     plan: Plan,
-    lengths: TokenCounts,
+    captions: np.ndarray,
+    images: np.ndarray,
     overlong: Mapping[str, Overlong],
     scored: Mapping[str, Scored],
 ) -> None:
-    """`limit` is how many tokens the model takes."""
-    captions, images = (lengths.captions, lengths.images)
+    """`limit` is how many tokens the model takes; `captions` and `images` have how many each of the
+    plan's has, 0 for what is no text."""
     if limit is None or max(captions.max(initial=0), images.max(initial=0)) <= limit:
         return
     for name, share in plan.shares.items():
@@ -363,13 +364,6 @@ def _is_missing(picture: Picture) -> bool:
     except ImageError:
         return True
     return file is not None and not file.is_file()
-
-
-class TokenCounts(NamedTuple):
-    """The tokens of a plan's captions, and of its images where these are texts (else 0)."""
-
-    captions: np.ndarray
-    images: np.ndarray
 
 
 def leave_out_items(

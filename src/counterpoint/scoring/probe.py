@@ -14,8 +14,7 @@ import numpy as np
 
 from counterpoint._util.errors import DataError, ModelError
 from counterpoint.cases import Cases
-from counterpoint.scoring.encode import encode_images
-from counterpoint.scoring.engine import stored
+from counterpoint.scoring.encode import encode_images, stored
 from counterpoint.scoring.kinds import DualEncoder, Model, Work
 from counterpoint.scoring.plan import Scored, leave_out_images, make_plan
 

@@ -3,7 +3,7 @@
 OPENAI_BASE_URL and OPENAI_API_KEY say where. Where the endpoint gives log probabilities, a pair's
 score is P(yes) / (P(yes) + P(no)) of the first token of the answer to `Does this figure show
 "{caption}"? Please answer yes or no.`; where it gives none, the model chooses between every two
-captions of an image, in both orders, and a caption's score is its mean share (`scoring.choices`).
+captions of an image, in both orders, and a caption's score is its mean share (`scoring.items`).
 A probe at loading finds out which; `api:MODEL?mode=logprobs` or `?mode=choice` asks for one.
 `?side=N` is the longer side of the images that are sent at most (1024), `?image=png` sends them
 without loss, `?parallel=N` runs N requests at a time. An

@@ -48,7 +48,6 @@ from counterpoint.models.registry import LoadOptions, load_model, records_in
 from counterpoint.scoring import (
     Described,
     DualEncoder,
-    Plan,
     Scored,
     Share,
     Work,
@@ -224,27 +223,14 @@ class Detector:
         for head, some in ((self.heads.image, used[~texts]), (self.heads.caption, used[texts])):
             keys = [image_keys[number] for number in some.tolist()]
             images[some] = _probabilities(head, keys, work.store)
-        captions = self._captions(plan, scored, text_keys, work.store)
+        captions, used = np.full(len(plan.captions), np.nan), used_captions(plan, scored)
+        prompts, begins = plan.prompts_of(used)
+        found = _probabilities(self.heads.caption, text_keys[prompts].tolist(), work.store)
+        if len(used):  # a caption of several prompts has their mean
+            captions[used] = np.add.reduceat(found, begins) / np.diff([*begins, len(prompts)])
         for name, cases in benchmarks.items():
             _fill(scored[name], cases, plan.shares[name], images, captions)
         return scored
-
-    def _captions(
-        self,
-        plan: Plan,
-        scored: Mapping[str, Scored],
-        text_keys: Mapping[str, bytes],
-        store: Store,
-    ) -> np.ndarray:
-        """The captions' probabilities; one of several prompts has their mean."""
-        captions = np.full(len(plan.captions), np.nan)
-        used = used_captions(plan, scored)
-        prompts, begins = plan.prompts_of(used)
-        keys = [text_keys[plan.texts[number]] for number in prompts.tolist()]
-        found = _probabilities(self.heads.caption, keys, store)
-        if len(used):
-            captions[used] = np.add.reduceat(found, begins) / np.diff([*begins, len(prompts)])
-        return captions
 
     def describe(self) -> Mapping[str, Any]:
         told = dict(self.encoder.describe()) if isinstance(self.encoder, Described) else {}

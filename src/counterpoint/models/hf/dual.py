@@ -25,9 +25,15 @@ from counterpoint.models.hf.loading import (
     transformers,
 )
 from counterpoint.models.hub import find_source, hub_or_cache, pretrained
-from counterpoint.models.pixels import Levels, split_preprocess
 from counterpoint.models.registry import LoadOptions, records_in
-from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, stacked
+from counterpoint.models.torch_models import (
+    Levels,
+    Runtime,
+    fingerprint,
+    memory_errors,
+    split_preprocess,
+    stacked,
+)
 
 Tensors = dict[str, torch.Tensor]
 SUPPORTED: Final = (

@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from counterpoint._util.errors import ModelError
-from counterpoint.models.bounded import render_template
+from counterpoint.models.hub import render_template
 
 CAPTION: Final = "{caption}"
 QUESTION: Final = 'Does this figure show "{caption}"? Please answer yes or no.'  # VQAScore's

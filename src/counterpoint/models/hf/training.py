@@ -30,7 +30,8 @@ from counterpoint.models.hf.dual import (
 )
 from counterpoint.models.hf.loading import as_text, bars, explained
 from counterpoint.models.hf.pooling import add_pool, pool_of
-from counterpoint.models.torch_models import ImageTrunk, fingerprint
+from counterpoint.models.torch_models import fingerprint
+from counterpoint.models.trunk import ImageTrunk
 
 ABOUT: Final = "training.json"
 _MARK: Final = -1  # padding, where the text tower is told of it by a mask

@@ -33,9 +33,16 @@ from counterpoint.models.openclip.ids import (
     refuse_wrong_activation,
     weights_of,
 )
-from counterpoint.models.pixels import TowerPixels
 from counterpoint.models.registry import LoadOptions
-from counterpoint.models.torch_models import Runtime, fingerprint, memory_errors, plain, quiet, unit
+from counterpoint.models.torch_models import (
+    Runtime,
+    TowerPixels,
+    fingerprint,
+    memory_errors,
+    plain,
+    quiet,
+    unit,
+)
 
 # A folder may bring its own byte-pair merges for open_clip's tokenizer, under this name.
 MERGES: Final = "bpe_merges.txt.gz"
@@ -155,8 +162,6 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
     source = parse(rest)
     refuse_wrong_activation(source)
     runtime = Runtime(options)
-    merges = source.folder / MERGES if source.folder else None
-    own_merges = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
     weights = weights_of(source.folder) if source.folder else None
     hub = hub_or_cache(f"open_clip:{rest}", source.repository)
     with hub, guarded_loading(f"open_clip:{rest}", source.name, source.origin, weights, options):
@@ -167,15 +172,24 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
             weights_only=True,
             require_pretrained=True,
         )
-        tokenizer = open_clip.get_tokenizer(source.name, **own_merges)
-        vocabulary = getattr(_embedding(model), "num_embeddings", None)
-        if vocabulary is not None and getattr(tokenizer, "vocab_size", 0) > vocabulary:
-            raise ModelError(
-                "E-TOKENIZER-MISMATCH",
-                f"open_clip:{rest}: its tokenizer has {tokenizer.vocab_size} tokens and its text "
-                f"tower {vocabulary}; put the matching {MERGES} into the model's folder.",
-            )
+        tower = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
+        rows = getattr(getattr(tower, "token_embedding", None), "num_embeddings", None)
+        tokenizer = tokenizer_of(f"open_clip:{rest}", source.name, source.folder, rows, "model")
         return OpenClip(source, model, tokenizer, runtime)
+
+
+def tokenizer_of(id: str, name: str, folder: Path | None, rows: int | None, whose: str) -> Any:
+    """The tokenizer, with the merges in a folder if there are any; it has to fit `rows` tokens."""
+    merges = folder / MERGES if folder else None
+    own = {"bpe_path": str(merges)} if merges and merges.is_file() else {}
+    tokenizer = open_clip.get_tokenizer(name, **own)
+    if rows and getattr(tokenizer, "vocab_size", 0) > rows:
+        raise ModelError(
+            "E-TOKENIZER-MISMATCH",
+            f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; put "
+            f"the matching {MERGES} into the {whose}'s folder.",
+        )
+    return tokenizer
 
 
 @contextmanager
@@ -195,11 +209,6 @@ def guarded_loading(
         raise MissingExtraError(id, "vlm") from None
     except Exception as error:  # open_clip and its loaders raise anything
         raise ModelError("E-MODEL-BROKEN", f"{id} cannot be loaded: {described(error)}.") from None
-
-
-def _embedding(model: Any) -> Any:
-    tower = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
-    return getattr(tower, "token_embedding", None)
 
 
 def load_scratch(rest: str, options: LoadOptions) -> OpenClip:

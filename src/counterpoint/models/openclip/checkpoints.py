@@ -18,12 +18,13 @@ from open_clip.model import CLIPTextCfg, CLIPVisionCfg
 
 from counterpoint._util.errors import ModelError, NotFoundError
 from counterpoint._util.registry import did_you_mean
-from counterpoint.models.openclip.adapter import MERGES, OpenClip, guarded_loading
+from counterpoint.models.openclip.adapter import OpenClip, guarded_loading, tokenizer_of
 from counterpoint.models.openclip.ids import (
     OpenClipSource,
     builds_quick_gelu,
     config_says,
     file_says,
+    other_activation,
     parse,
     unknown_activation,
     with_activation,
@@ -37,6 +38,7 @@ from counterpoint.models.weights import (
     merge_lora,
     place_text_tower,
     read_weights,
+    refuse_non_finite,
     some,
     strip_prefixes,
     unwrap,
@@ -58,17 +60,14 @@ def load(rest: str, options: LoadOptions) -> OpenClip:
         state, notes = _state(path)
         notes += _activation(path, name)
     with guarded_loading(id, name, folder, path, options):
-        model, tokenizer = _build(name, folder)
+        preprocessing = _preprocessing(name)
+        how = {"load_weights": False, "pretrained_text": False}
+        model: Any = open_clip.create_model(name, force_preprocess_cfg=preprocessing, **how)
         with explained_as(id):
             state = place_text_tower(state, inside=not hasattr(model, "positional_embedding"))
             notes += fill(model, state, name)
         rows = len(next((v for k, v in state.items() if k.endswith("token_embedding.weight")), ()))
-        if rows and getattr(tokenizer, "vocab_size", 0) > rows:
-            raise ModelError(
-                "E-TOKENIZER-MISMATCH",
-                f"{id}: its tokenizer has {tokenizer.vocab_size} tokens and its text tower {rows}; "
-                f"put the matching {MERGES} into the architecture's folder.",
-            )
+        tokenizer = tokenizer_of(id, name, folder, rows, "architecture")
         source = OpenClipSource(rest, name, str(path), notes=tuple(notes))
         return OpenClip(source, model.to(runtime.device), tokenizer, runtime)
 
@@ -120,31 +119,14 @@ def _activation(path: Path, name: str) -> list[str]:
     trained = config_says(path.parent / "config.json") if said is None else said
     if trained is None:
         return list(unknown_activation(name, path))
-    if trained == builds_quick_gelu(name):
-        return []
-    fitting = with_activation(name, trained)
-    kinds = {True: "QuickGELU", False: "GELU"}
-    raise ModelError(
-        "E-ACTIVATION-MISMATCH",
-        f"its weights were trained with {kinds[trained]} and {name} computes "
-        f"{kinds[not trained]}, which changes every score"
-        + (f"; use checkpoint:{path}@{fitting}." if fitting else "."),
-    )
+    if trained != builds_quick_gelu(name):
+        fitting = with_activation(name, trained)
+        fix = f"; use checkpoint:{path}@{fitting}" if fitting else ""
+        raise other_activation("its weights", name, trained, fix)
+    return []
 
 
 # --- the model ---------------------------------------------------------------------------------
-
-
-def _build(name: str, folder: Path | None) -> tuple[Any, Any]:
-    """The architecture with random weights, and its tokenizer."""
-    own = {"bpe_path": str(folder / MERGES)} if folder and (folder / MERGES).is_file() else {}
-    model = open_clip.create_model(
-        name,
-        load_weights=False,
-        pretrained_text=False,
-        force_preprocess_cfg=_preprocessing(name),
-    )
-    return model, open_clip.get_tokenizer(name, **own)
 
 
 def _preprocessing(name: str) -> dict[str, Any]:
@@ -188,11 +170,7 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
             f"{name} has no place for {len(layers)} of its weights: "
             f"{some(layers)}{_hint(state, name)}.",
         )
-    if broken := [k for k in wanted if k in state and not torch.isfinite(state[k]).all()]:
-        raise ModelError(
-            "E-WEIGHTS-NON-FINITE",
-            f"{len(broken)} of its weights hold NaN or infinity: {some(broken)}.",
-        )
+    refuse_non_finite({k: v for k, v in state.items() if k in wanted})
     model.load_state_dict({k: v for k, v in state.items() if k in wanted}, strict=False)
     return [f"not used of the weights: {some(extra)}."] if extra else []
 

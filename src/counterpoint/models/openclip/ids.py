@@ -1,27 +1,39 @@
-"""What an open_clip id means, and whether its checkpoint fits the architecture asked for.
+"""What an open_clip id means, and whether its weights fit the architecture asked for.
 
 CLIP checkpoints do not carry their activation function. Weights trained with QuickGELU (all of
 OpenAI's, and what was finetuned from them) load without complaint into an architecture with GELU
 and lose points: the most common wrong number of this field. So everything that says which
 one it was is read, and a mismatch is refused.
+
+Names are checked without open_clip and torch, which take seconds to import.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
-import open_clip
-
-from counterpoint._util.errors import ModelError, reason
-from counterpoint._util.registry import read_options
+from counterpoint._util.errors import ModelError, NotFoundError, reason
+from counterpoint._util.registry import Option, did_you_mean, read_options
 from counterpoint._util.untrusted import parse_json, shortened, shown
-from counterpoint.models.openclip.names import FOLDER, HUB, SCRATCH, check, refuse_architecture
 from counterpoint.models.registry import LoadOptions, records_in
-from counterpoint.models.weights import is_torchscript, torch_load
 
+HUB: Final = "hf-hub:"
+FOLDER: Final = "local-dir:"
 _CONFIG: Final = "open_clip_config.json"
+_SEED: Final = {"seed": Option(0)}  # of random weights
+_PARTS: Final = ("embed_dim", "vision_cfg", "text_cfg")  # of a config that is a model's
+_ALONE: Final = "counterpoint_open_clip_names"  # a package of its own, which imports no torch
+_SLOW: Final = "import safetensors.torch"  # which its table of tags does not need
+_KINDS: Final = {True: "QuickGELU", False: "GELU"}
 _MOST: Final = 10**12  # more weights than any model has
 # What a config may say to a tokenizer: settings, and no names of files and repositories.
 _SETTINGS: Final = frozenset(
@@ -58,8 +70,12 @@ class OpenClipSource:
         """What is fetched from the hub: the repository of the model, or of a tag's weights."""
         if self.name.startswith(HUB):
             return self.name.removeprefix(HUB)
-        known = open_clip.get_pretrained_cfg(self.name, self.pretrained or "") or {}
+        known = _library().get_pretrained_cfg(self.name, self.pretrained or "") or {}
         return str(known.get("hf_hub", "")).rpartition("/")[0] or None
+
+
+def _library() -> Any:
+    return import_module("open_clip")
 
 
 def parse(rest: str) -> OpenClipSource:
@@ -75,7 +91,7 @@ def parse(rest: str) -> OpenClipSource:
         return OpenClipSource(rest, rest, None)
     name, _, pretrained = rest.partition("/")
     check(rest)
-    if pretrained in open_clip.list_pretrained_tags_by_model(name):
+    if pretrained in _library().list_pretrained_tags_by_model(name):
         return OpenClipSource(rest, name, pretrained)
     path = Path(pretrained).expanduser()
     return OpenClipSource(rest, name, str(path), notes=unknown_activation(name, path))
@@ -85,12 +101,12 @@ def parse_scratch(rest: str) -> tuple[str, int]:
     """Architecture and seed of `NAME?seed=N`."""
     name, _, text = rest.partition("?")
     refuse_architecture(name)
-    return name, int(read_options("scratch", text, SCRATCH)["seed"])
+    return name, int(read_options("scratch", text, _SEED)["seed"])
 
 
 def refuse_tokenizer_options(id: str, name: str, options: LoadOptions) -> None:
     """open_clip hands `tokenizer_kwargs` of a model's own config to the tokenizer as they are."""
-    config = open_clip.get_model_config(name)
+    config = _library().get_model_config(name)
     text = config.get("text_cfg") if isinstance(config, dict) else None
     given = text.get("tokenizer_kwargs") if isinstance(text, dict) else None
     unknown = sorted(set(given) - _SETTINGS) if isinstance(given, dict) else []
@@ -108,7 +124,7 @@ def refuse_sizes(id: str, name: str, weights: Path | None) -> None:
 
     What is counted is less than what is built, and a weight takes a byte at least.
     """
-    config = open_clip.get_model_config(name)
+    config = _library().get_model_config(name)
     room = weights.stat().st_size if weights else _MOST
     towers = config.values() if isinstance(config, dict) else ()
     least = sum(_least_weights(tower) for tower in towers if isinstance(tower, dict))
@@ -146,53 +162,48 @@ def weights_of(folder: Path) -> Path | None:
 def refuse_wrong_activation(source: OpenClipSource) -> None:
     """Raise a ModelError that names the fix if the weights want another GELU."""
     if source.folder is not None:
-        _check_folder(source)
-    elif source.pretrained is not None:
-        _check_named(source)
+        _check_folder(source.id, source.folder)
+    if source.pretrained is None:
+        return
+    known = _library().get_pretrained_cfg(source.name, source.pretrained)
+    trained = bool(known.get("quick_gelu", False)) if known else file_says(Path(source.pretrained))
+    fitting = None if trained is None else with_activation(source.name, trained)
+    # Without one it is the only architecture of its kind: the table of tags is incomplete.
+    if trained is not None and fitting and trained != builds_quick_gelu(source.name):
+        fix = f"; use open_clip:{fitting}/{source.pretrained}"
+        raise other_activation(f"open_clip:{source.id}: the weights", source.name, trained, fix)
 
 
-def _check_folder(source: OpenClipSource) -> None:
+def other_activation(weights: str, name: str, trained: bool, fix: str) -> ModelError:
+    return ModelError(
+        "E-ACTIVATION-MISMATCH",
+        f"{weights} were trained with {_KINDS[trained]} and {name} computes "
+        f"{_KINDS[not trained]}, which changes every score{fix}.",
+    )
+
+
+def _check_folder(id: str, folder: Path) -> None:
     """A folder that also holds a transformers config says there which activation it was."""
-    assert source.folder is not None
-    model = _read_json(source.folder / _CONFIG).get("model_cfg")
+    model = _read_json(folder / _CONFIG).get("model_cfg")
     if not isinstance(model, dict):
-        raise ModelError("E-CONFIG-INVALID", f"open_clip:{source.id}: {_CONFIG} has no model_cfg.")
-    built = bool(model.get("quick_gelu", False))
-    acts = _activations(source.folder / "config.json")
-    if acts and acts <= {"quick_gelu", "gelu"} and acts != {"quick_gelu" if built else "gelu"}:
+        raise ModelError("E-CONFIG-INVALID", f"open_clip:{id}: {_CONFIG} has no model_cfg.")
+    built = "quick_gelu" if model.get("quick_gelu", False) else "gelu"
+    acts = _activations(folder / "config.json")
+    if acts and acts <= {"quick_gelu", "gelu"} and acts != {built}:
         wanted = "true" if "quick_gelu" in acts else "false"
         raise ModelError(
             "E-ACTIVATION-MISMATCH",
-            f"open_clip:{source.id}: config.json says the weights were trained with "
-            f"{' and '.join(sorted(acts))}, {_CONFIG} builds "
-            f'{"quick_gelu" if built else "gelu"}; set "quick_gelu": {wanted} in its model_cfg.',
+            f"open_clip:{id}: config.json says the weights were trained with "
+            f"{' and '.join(sorted(acts))}, {_CONFIG} builds {built}; "
+            f'set "quick_gelu": {wanted} in its model_cfg.',
         )
-
-
-def _check_named(source: OpenClipSource) -> None:
-    assert source.pretrained is not None
-    built = builds_quick_gelu(source.name)
-    known = open_clip.get_pretrained_cfg(source.name, source.pretrained)
-    trained = bool(known.get("quick_gelu", False)) if known else file_says(Path(source.pretrained))
-    if trained is None or trained == built:
-        return
-    fitting = with_activation(source.name, trained)
-    if fitting is None:
-        return  # the only architecture of its kind: open_clip's table of tags is incomplete
-    kinds = {True: "QuickGELU", False: "GELU"}
-    raise ModelError(
-        "E-ACTIVATION-MISMATCH",
-        f"open_clip:{source.id}: the weights were trained with {kinds[trained]} and {source.name} "
-        f"computes {kinds[built]}, which changes every score; "
-        f"use open_clip:{fitting}/{source.pretrained}.",
-    )
 
 
 def with_activation(name: str, quick: bool) -> str | None:
     """The architecture like this one that computes the other GELU, if there is one."""
     plain = name.removesuffix("-quickgelu")
     fitting = f"{plain}-quickgelu" if quick else plain
-    return fitting if fitting in open_clip.list_models() and fitting != name else None
+    return fitting if fitting in _library().list_models() and fitting != name else None
 
 
 def config_says(path: Path) -> bool | None:
@@ -213,18 +224,18 @@ def _activations(path: Path) -> set[str]:
 
 
 def builds_quick_gelu(name: str) -> bool:
-    return bool((open_clip.get_model_config(name) or {}).get("quick_gelu", False))
+    return bool((_library().get_model_config(name) or {}).get("quick_gelu", False))
 
 
 def unknown_activation(name: str, path: Path) -> tuple[str, ...]:
-    if f"{name.removesuffix('-quickgelu')}-quickgelu" not in open_clip.list_models():
+    """A note, where the file does not say it and both architectures exist."""
+    quick = f"{name.removesuffix('-quickgelu')}-quickgelu"
+    if quick not in _library().list_models() or file_says(path) is not None:
         return ()
-    if file_says(path) is not None:
-        return ()
-    kind = "QuickGELU" if builds_quick_gelu(name) else "GELU"
     return (
-        f"{path.name} does not say which activation it was trained with; {name} computes {kind}. "
-        "Weights that come from OpenAI's want the -quickgelu architecture.",
+        f"{path.name} does not say which activation it was trained with; {name} computes "
+        f"{_KINDS[builds_quick_gelu(name)]}. Weights that come from OpenAI's want the -quickgelu "
+        "architecture.",
     )
 
 
@@ -234,40 +245,29 @@ def file_says(path: Path) -> bool | None:
     A safetensors header may carry `quick_gelu` or `architecture`; open_clip's trainer writes a run
     name with the architecture in it; OpenAI's own files are TorchScript archives.
     """
-    if path.suffix == ".safetensors":
-        metadata = _safetensors_metadata(path)
-        if "quick_gelu" in metadata:
-            return metadata["quick_gelu"].lower() == "true"
-        return _named(metadata.get("architecture", ""))
-    if is_torchscript(path):
-        return True
-    return _named(_checkpoint_name(path))
-
-
-def _named(name: str) -> bool | None:
-    if "quickgelu" in name.lower() or "openai" in name.lower():
-        return True
-    return None
-
-
-def _safetensors_metadata(path: Path) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
-        raise ModelError(
-            "E-WEIGHTS-BROKEN", f"{path} is not a readable safetensors file: {shortened(error)}."
-        ) from None
+    from counterpoint.models.weights import is_torchscript, torch_load
 
-
-def _checkpoint_name(path: Path) -> str:
-    try:
-        checkpoint = torch_load(path)
-    except Exception:
-        return ""  # loading it for good will say what is wrong
-    return str(checkpoint.get("name", "")) if isinstance(checkpoint, dict) else ""
+    if path.suffix == ".safetensors":
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = dict(file.metadata() or {})
+        except (SafetensorError, OSError) as error:
+            what = f"{path} is not a readable safetensors file: {shortened(error)}."
+            raise ModelError("E-WEIGHTS-BROKEN", what) from None
+        if "quick_gelu" in metadata:
+            return bool(metadata["quick_gelu"].lower() == "true")
+        name = metadata.get("architecture", "")
+    elif is_torchscript(path):
+        return True
+    else:
+        try:
+            checkpoint = torch_load(path)
+        except Exception:
+            return None  # loading it for good will say what is wrong
+        name = str(checkpoint.get("name", "")) if isinstance(checkpoint, dict) else ""
+    return True if "quickgelu" in name.lower() or "openai" in name.lower() else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -278,3 +278,80 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ModelError("E-CONFIG-INVALID", f"{path} is not a JSON object.")
     return values
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def check(rest: str) -> None:
+    """Refuse `NAME/TAG` or `NAME/FILE` with an unknown name; without open_clip, nothing."""
+    name, _, pretrained = rest.partition("/")
+    if rest.startswith((FOLDER, HUB)) or (folder := package()) is None:
+        return
+    refuse_architecture(name)
+    tags = tags_of(folder, name)
+    if pretrained in tags or (pretrained and Path(pretrained).expanduser().is_file()):
+        return
+    if not pretrained:
+        raise NotFoundError(
+            "E-MODEL-ID-INVALID",
+            f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
+        )
+    raise NotFoundError(
+        "E-WEIGHTS-UNKNOWN", did_you_mean(f"tag or weights file for {name}", pretrained, tags)
+    )
+
+
+def check_scratch(rest: str) -> None:
+    """Refuse `NAME?seed=N` with an unknown name; without open_clip, nothing."""
+    if package() is not None:
+        name, _, text = rest.partition("?")
+        refuse_architecture(name)
+        read_options("scratch", text, _SEED)
+
+
+def refuse_architecture(name: str) -> None:
+    folder = package()
+    known = [] if folder is None else architectures(folder)
+    if name not in known:
+        raise NotFoundError(
+            "E-ARCHITECTURE-UNKNOWN", did_you_mean("open_clip architecture", name, known)
+        )
+
+
+def package() -> Path | None:
+    spec = find_spec("open_clip")
+    places = spec.submodule_search_locations if spec else None
+    return Path(places[0]) if places else None
+
+
+def architectures(folder: Path) -> list[str]:
+    """Those of open_clip itself, if it was imported anyway: a program may have added some."""
+    loaded = sys.modules.get("open_clip")
+    return list(loaded.list_models()) if loaded else list(_configs(folder))
+
+
+@cache
+def _configs(folder: Path) -> tuple[str, ...]:
+    files = sorted((folder / "model_configs").glob("*.json"))
+    configs = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return tuple(name for name, config in configs.items() if all(p in config for p in _PARTS))
+
+
+def tags_of(folder: Path, name: str) -> Sequence[str]:
+    table: Any = sys.modules.get("open_clip") or _pretrained(folder)
+    found: Sequence[str] = table.list_pretrained_tags_by_model(name)
+    return found
+
+
+@cache
+def _pretrained(folder: Path) -> ModuleType:
+    """Its table of tags, run as a module of its own."""
+    package, table = ModuleType(_ALONE), ModuleType(f"{_ALONE}.pretrained")
+    package.__path__ = [str(folder)]
+    sys.modules[_ALONE] = package
+    table.__package__ = _ALONE
+    path = folder / "pretrained.py"
+    source = path.read_text(encoding="utf-8").replace(_SLOW, "raise ImportError")
+    exec(compile(source, str(path), "exec"), vars(table))  # of an installed package
+    return table

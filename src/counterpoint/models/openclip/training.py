@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from counterpoint.models.openclip.adapter import OpenClip
 from counterpoint.models.openclip.ids import parse, parse_scratch
 from counterpoint.models.registry import world_folder
-from counterpoint.models.torch_models import ImageTrunk, fingerprint, quiet
+from counterpoint.models.torch_models import fingerprint, quiet
+from counterpoint.models.trunk import ImageTrunk
 
 ABOUT: Final = "training.json"
 _CONFIG, _WEIGHTS = "open_clip_config.json", "open_clip_model.safetensors"
