@@ -41,6 +41,7 @@ from counterpoint.scoring import (
     leave_out_captions,
     leave_out_images,
     make_plan,
+    unscored,
 )
 
 IMAGES: Final = "images"
@@ -79,10 +80,7 @@ class VectorFolder:
         """Cosines; cases of images and captions without a vector are left out."""
         del overlong, work
         plan = make_plan(benchmarks)
-        scored = {
-            name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
-            for name, cases in benchmarks.items()
-        }
+        scored = unscored(benchmarks)
         # Rows of images, and behind them those of captions; -1 where there is none.
         pictures, self._notes = self._images.find_images(plan.pictures)
         shown = [picture.ref.text for picture in plan.pictures]

@@ -40,7 +40,7 @@ from counterpoint.models.weights import (
     some,
     unwrap,
 )
-from counterpoint.scoring import in_threads
+from counterpoint.scoring import in_threads, once
 
 _MATCH: Final = 1  # of the matching head's two logits
 _HEAD_WIDTH: Final = 64  # of every BERT; the shapes do not show it
@@ -108,9 +108,8 @@ class Layer(nn.Module):
 
 
 def _add_and_norm(inner: int, width: int) -> nn.ModuleDict:
-    return nn.ModuleDict(
-        {"dense": nn.Linear(inner, width), "LayerNorm": nn.LayerNorm(width, eps=1e-12)}
-    )
+    norm = nn.LayerNorm(width, eps=1e-12)
+    return nn.ModuleDict({"dense": nn.Linear(inner, width), "LayerNorm": norm})
 
 
 def _added(output: nn.ModuleDict, change: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
@@ -140,12 +139,9 @@ class XVlmModel(nn.Module):
             "token_type_embeddings": nn.Embedding(2, width),
             "LayerNorm": nn.LayerNorm(width, eps=1e-12),
         }
-        self.text_encoder = nn.ModuleDict(
-            {
-                "embeddings": nn.ModuleDict(embeddings),
-                "encoder": nn.ModuleDict({"layer": nn.ModuleList(layers)}),
-            }
-        )
+        encoder = nn.ModuleDict({"layer": nn.ModuleList(layers)})
+        parts = {"embeddings": nn.ModuleDict(embeddings), "encoder": encoder}
+        self.text_encoder = nn.ModuleDict(parts)
         shared = shapes["vision_proj.weight"][0]
         self.vision_proj, self.text_proj = nn.Linear(seen, shared), nn.Linear(width, shared)
         self.itm_head = nn.Sequential(
@@ -208,11 +204,8 @@ class XVlm:
 
     @memory_errors
     def score_pairs(self, pictures: Sequence[Picture], captions: Sequence[str]) -> np.ndarray:
-        images, texts = list(dict.fromkeys(pictures)), list(dict.fromkeys(captions))
-        which = [images.index(picture) for picture in pictures]
+        (images, which), (texts, said) = once(pictures), once(captions)
         prepared = list(in_threads(lambda one: self.pixels.prepare(one.open()), images))
-        number = {text: place for place, text in enumerate(texts)}
-        said = [number[caption] for caption in captions]
         with self.runtime.running():
             seen = self.model.see(self.pixels.finish(self.pixels.stage(prepared)))
             ids, mask = self._tokens(texts)
@@ -227,8 +220,7 @@ class XVlm:
 
     def _tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """Numbers of tokens and which of them are there, cut and padded."""
-        encoded = self.tokenizer.encode_batch(list(texts))
-        device = self.runtime.device
+        encoded, device = self.tokenizer.encode_batch(list(texts)), self.runtime.device
         ids = torch.tensor([one.ids for one in encoded], device=device)
         return ids, torch.tensor([one.attention_mask for one in encoded], device=device)
 

@@ -31,6 +31,7 @@ from .plan import (
     leave_out_captions as leave_out_captions,
     leave_out_images as leave_out_images,
     make_plan as make_plan,
+    unscored as unscored,
     used_captions as used_captions,
     used_images as used_images,
 )
@@ -45,4 +46,5 @@ from .workers import (
     Workers as Workers,
     compute as compute,
     in_threads as in_threads,
+    once as once,
 )

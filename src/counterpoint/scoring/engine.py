@@ -41,6 +41,7 @@ from counterpoint.scoring.plan import (
     leave_out_images,
     leave_out_overlong,
     make_plan,
+    unscored,
     used_captions,
     used_images,
 )
@@ -61,10 +62,7 @@ def score(
     if isinstance(model, TableScorer):
         return {name: Scored(_table(model, cases)) for name, cases in benchmarks.items()}
     plan = make_plan(benchmarks)
-    scored = {
-        name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
-        for name, cases in benchmarks.items()
-    }
+    scored = unscored(benchmarks)
     if plan.pictured and not isinstance(model, DualEncoder):
         leave_out_captions(plan, dict.fromkeys(plan.pictured, _TWO_IMAGES), scored)
     if isinstance(model, DualEncoder):

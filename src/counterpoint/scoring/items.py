@@ -33,6 +33,7 @@ from counterpoint.scoring.plan import (
     leave_out_images,
     leave_out_items,
     make_plan,
+    unscored,
     used_images,
 )
 from counterpoint.scoring.workers import Computed, failure_of
@@ -228,10 +229,7 @@ def score_by_choices(
         _refuse(name, cases.caption_counts)
     plan = make_plan(benchmarks)
     starts = {name: cases.choice_starts() for name, cases in benchmarks.items()}
-    scored = {
-        name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
-        for name, cases in benchmarks.items()
-    }
+    scored = unscored(benchmarks)
 
     def wanted() -> np.ndarray:
         lines = (line for _, line in _lines(plan, scored, starts))

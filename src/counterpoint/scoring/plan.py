@@ -266,6 +266,14 @@ class Scored:
     cut_captions: int = 0
 
 
+def unscored(benchmarks: Mapping[str, Cases]) -> dict[str, Scored]:
+    """No scores yet, of any pair."""
+    return {
+        name: Scored(np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32))
+        for name, cases in benchmarks.items()
+    }
+
+
 def kept_pairs(
     plan: Plan, scored: Mapping[str, Scored], *, fewer: bool = False
 ) -> Iterator[tuple[str, Pairs]]:

@@ -253,6 +253,12 @@ def failure_of(picture: Picture) -> str | None:
     return None
 
 
+def once(items: Sequence[T]) -> tuple[list[T], list[int]]:
+    """The different items, and each item's place among them."""
+    numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
+    return list(numbers), [numbers[item] for item in items]
+
+
 def in_threads(
     function: Callable[[T], R], items: Sequence[T], threads: int = READERS
 ) -> Iterator[R]:

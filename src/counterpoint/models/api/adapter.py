@@ -53,6 +53,7 @@ from counterpoint.scoring import (
     Workers,
     compute,
     in_threads,
+    once,
     score_by_choices,
 )
 
@@ -102,20 +103,17 @@ class _Api:
 
     def describe(self) -> Mapping[str, Any]:
         usage, refused, unread = self.client.usage, self.refused, self.unread
-        words = {
-            LOGPROBS: "scored by P(yes) of the first token of its answers.",
-            CHOICE: "scored by forced choice in both orders: a caption's score is its share.",
-        }
         cost = self._cost(usage.tokens_in, usage.tokens_out)
         notes = [
-            words[self.probed.mode],
+            "scored by P(yes) of the first token of its answers."
+            if self.probed.mode == LOGPROBS
+            else "scored by forced choice in both orders: a caption's score is its share.",
             f"{usage.answers:,} answers ({usage.retries:,} requests repeated) took "
             f"{usage.tokens_in:,} tokens in and {usage.tokens_out:,} out{cost}.",
         ]
         if not self.probed.readable:
-            notes.append(
-                f"its answer to a probe could not be read: {self.probed.answer.text!r:.80}."
-            )
+            text = self.probed.answer.text
+            notes.append(f"its answer to a probe could not be read: {text!r:.80}.")
         if refused or unread:
             notes.append(
                 f"of {usage.answers:,} answers {refused:,} were refusals and {unread:,} could not "
@@ -134,10 +132,7 @@ class _Api:
             "estimate": self.estimate,
             "parallel": self.client.parallel,
             "usage": {
-                "answers": usage.answers,
-                "retries": usage.retries,
-                "tokens_in": usage.tokens_in,
-                "tokens_out": usage.tokens_out,
+                **{n: getattr(usage, n) for n in ("answers", "retries", "tokens_in", "tokens_out")},
                 "refused": refused,
                 "unread": unread,
                 "rejected": self.rejected,
@@ -155,11 +150,10 @@ class _Api:
         self, pictures: Sequence[Picture], texts: Sequence[str]
     ) -> list[ChatAnswer | RejectedRequestError]:
         """The answers to a question about each picture, which is encoded once for all of them."""
-        different = list(dict.fromkeys(pictures))
-        encoded = in_threads(lambda picture: data_url(picture.open(), self.options), different)
-        urls = dict(zip(different, encoded, strict=True))
-        asked = zip(pictures, texts, strict=True)
-        bodies = [_body(urls[picture], text, self.probed.request) for picture, text in asked]
+        images, places = once(pictures)
+        urls = list(in_threads(lambda image: data_url(image.open(), self.options), images))
+        asked = zip(places, texts, strict=True)
+        bodies = [_body(urls[place], text, self.probed.request) for place, text in asked]
         return self.client.chat(bodies, read_answer)
 
     def _counted(
@@ -177,10 +171,8 @@ class _Api:
             return _MIDPOINT if answer.refused else _Unread(answer.text)
 
 
-class _Unread(NamedTuple):
+class _Unread(str):
     """An answer that cannot be read."""
-
-    text: str
 
 
 class _InFlight:
@@ -219,14 +211,14 @@ def _scores(
     """What `score` makes of the answers to each input."""
     values: list[float] = []
     reasons: dict[int, str] = {}
-    unread: dict[int, list[str]] = {}
+    unread: dict[int, Sequence[str]] = {}
     for number, answers in enumerate(found):
         rejected = [str(each) for each in answers if isinstance(each, RejectedRequestError)]
         if rejected:
             reasons[number] = rejected[0]
             continue
-        if said := [each.text for each in answers if isinstance(each, _Unread)]:
-            unread[number] = said
+        if texts := [each for each in answers if isinstance(each, _Unread)]:
+            unread[number] = texts
         values.append(score(*(_MIDPOINT if isinstance(a, _Unread) else a for a in answers)))
     if reasons or unread:
         raise RefusedInputsError(np.array(values), reasons, unread)
@@ -249,13 +241,13 @@ class ApiChoice(_Api):
     def score_choices(
         self, pictures: Sequence[Picture], firsts: Sequence[str], seconds: Sequence[str]
     ) -> np.ndarray:
-        both = [*zip(pictures, firsts, seconds, strict=True)]
-        orders = [order for p, a, b in both for order in ((p, a, b), (p, b, a))]
-        texts = [ask_choice(a, b) for _, a, b in orders]
-        answers = self._ask([picture for picture, _, _ in orders], texts)
+        both = [*zip(firsts, seconds, strict=True)]
+        orders = [order for a, b in both for order in ((a, b), (b, a))]
+        twice = [picture for picture in pictures for _ in range(2)]
+        answers = self._ask(twice, [ask_choice(*order) for order in orders])
         wins = [
             self._counted(answer, partial(first_wins, first=a, second=b))
-            for answer, (_, a, b) in zip(answers, orders, strict=True)
+            for answer, (a, b) in zip(answers, orders, strict=True)
         ]
         # The share of the caption that stands first in the first order and second in the second.
         both_orders = zip(wins[0::2], wins[1::2], strict=True)
@@ -313,20 +305,14 @@ def probe(client: Client, options: ApiOptions) -> ProbeAnswer:
     if CHOICE in answered:
         return answered[CHOICE]
     if LOGPROBS in answered:
-        raise ModelError(
-            "E-LOGPROBS-MISSING",
-            f"{id}: the endpoint gives no log probabilities of yes and no; use ?mode=choice.",
-        )
-    raise ModelError(
-        "E-REQUEST-REJECTED", f"{str(rejected).rstrip('.')}; the model probably takes no images."
-    )
+        why = f"{id}: the endpoint gives no log probabilities of yes and no; use ?mode=choice."
+        raise ModelError("E-LOGPROBS-MISSING", why)
+    why = f"{str(rejected).rstrip('.')}; the model probably takes no images."
+    raise ModelError("E-REQUEST-REJECTED", why)
 
 
 def _body(url: str, text: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    content = [
-        {"type": "image_url", "image_url": {"url": url}},
-        {"type": "text", "text": text},
-    ]
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": text}]
     return {"messages": [{"role": "user", "content": content}], **request}
 
 

@@ -54,6 +54,7 @@ from counterpoint.scoring import (
     encode_plan,
     make_plan,
     stored,
+    unscored,
     used_captions,
     used_images,
 )
@@ -212,10 +213,11 @@ class Detector:
     def score_benchmarks(
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
-        plan, scored = make_plan(benchmarks), {}
+        plan, scored = make_plan(benchmarks), unscored(benchmarks)
         for name, cases in benchmarks.items():
-            nothing = np.full(cases.pair_offsets[-1], np.nan, dtype=np.float32)
-            scored[name] = Scored(nothing, _other_shapes(cases))
+            for block in cases.blocks():
+                others = block.rows[~_answered(block, cases)].tolist()
+                scored[name].left_out |= dict.fromkeys(others, _OTHER_SHAPE)
         image_keys, text_keys = encode_plan(self.encoder, plan, overlong, scored, work)
         images = np.full(len(plan.pictures), np.nan)
         used = used_images(plan, scored)
@@ -242,11 +244,6 @@ class Detector:
 def _probabilities(head: LinearHead, keys: list[bytes], store: Store) -> np.ndarray:
     pieces = (keys[start : start + _PIECE] for start in range(0, len(keys), _PIECE))
     return np.concatenate([np.empty(0), *(head.probabilities(stored(p, store)) for p in pieces)])
-
-
-def _other_shapes(cases: Cases) -> dict[int, str]:
-    rows = (block.rows[~_answered(block, cases)].tolist() for block in cases.blocks())
-    return {row: _OTHER_SHAPE for found in rows for row in found}
 
 
 def _asks_detection(block: Block, cases: Cases) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -30,9 +30,8 @@ from counterpoint.models.hf.dual import (
 from counterpoint.models.hf.loading import explained
 from counterpoint.models.registry import ARO, LoadOptions
 from counterpoint.models.torch_models import memory_errors, unit
-from counterpoint.scoring import in_threads
+from counterpoint.scoring import in_threads, once
 
-T = TypeVar("T")
 Compare = Callable[[Tensors, list[int], Sequence[str]], np.ndarray]
 _MATCH: Final = 1  # of the matching head's two logits
 _CLASSES: Final = {
@@ -136,12 +135,6 @@ class PairModel:
             pixels = [self.opened.preprocess(image) for image in probe_images()]
             self.compare(self.opened.stack(pixels), [0, 1], PROBES)
         return self
-
-
-def once(items: Sequence[T]) -> tuple[list[T], list[int]]:
-    """The different items, and each item's place among them."""
-    numbers = {item: number for number, item in enumerate(dict.fromkeys(items))}
-    return list(numbers), [numbers[item] for item in items]
 
 
 def probability(logits: torch.Tensor, index: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The BLIP adapters, on tiny models of transformers' own classes with random weights."""
+"""BLIP, BLIP-2 and FLAVA, on tiny models of transformers' own classes with random weights."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hf_models import (
     blip_2,
     calls,
     clip,
+    flava,
     load,
     pairs,
     quiet,
@@ -34,10 +35,16 @@ from counterpoint.scoring.kinds import Described, DualEncoder, PairScorer
 pytestmark = pytest.mark.slow
 
 WEIGHTS = "model.safetensors"
-BUILD = {"blip": blip, "blip-2": blip_2}
-CLASSES = {"blip": tf.BlipForImageTextRetrieval, "blip-2": tf.Blip2ForImageTextRetrieval}
+BUILD = {"blip": blip, "blip-2": blip_2, "flava": lambda: flava(tf.FlavaForPreTraining)}
+CLASSES = {
+    "blip": tf.BlipForImageTextRetrieval,
+    "blip-2": tf.Blip2ForImageTextRetrieval,
+    "flava": tf.FlavaForPreTraining,
+}
 FAMILIES = ("blip-itm", "blip-itc")
 PAIR_SCORERS = [("blip-itm", "blip"), ("blip-itm", "blip-2"), ("blip-itc", "blip-2")]
+BLIPS = [*PAIR_SCORERS, ("blip-itc", "blip")]
+FLAVA = ("flava-itm", "flava")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def models(folders) -> dict[tuple[str, str], Any]:
-    return {(family, name): load(family, folders[name]) for family in FAMILIES for name in BUILD}
+    return {(family, name): load(family, folders[name]) for family, name in (*BLIPS, FLAVA)}
 
 
 @torch.inference_mode()
@@ -61,8 +68,9 @@ def plain_scores(
         model = CLASSES[name].from_pretrained(folder).eval()
         tokenizer = tf.AutoTokenizer.from_pretrained(folder)
         processor = tf.AutoImageProcessor.from_pretrained(folder)
-    matching = family == "blip-itm"
+    matching = family != "blip-itc"
     head = {"use_itm_head" if name == "blip" else "use_image_text_matching_head": matching}
+    scores = {"blip": "itm_score", "blip-2": "logits_per_image", "flava": "itm_logits"}[name]
     found = []
     for picture, caption in zip(pictures, captions, strict=True):
         tokens = tokenizer(
@@ -73,9 +81,10 @@ def plain_scores(
             return_tensors="pt",
         )
         pixels = processor(images=picture.open(), return_tensors="pt")
-        out = model(**tokens, **pixels, **head)
-        scores = out.itm_score if name == "blip" else out.logits_per_image
-        found.append(float(scores.softmax(dim=1)[0, 1] if matching else scores[0, 0]))
+        if name == "flava":
+            head = {"input_ids_masked": tokens["input_ids"], "return_loss": False}
+        logits = getattr(model(**tokens, **pixels, **head), scores)
+        found.append(float(logits.softmax(dim=1)[0, 1] if matching else logits[0, 0]))
     return np.array(found)
 
 
@@ -89,9 +98,8 @@ def as_pairs(model: Any, pictures: list[Picture], captions: list[str]) -> np.nda
 # --- scores ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", BUILD)
-def test_scores_are_those_of_transformers(name, family, folders, models, tmp_path):
+@pytest.mark.parametrize(("family", "name"), [*BLIPS, FLAVA])
+def test_scores_are_those_of_transformers(family, name, folders, models, tmp_path):
     pictures, captions = pairs(tmp_path)
     expected = plain_scores(folders[name], family, pictures, captions)
     found = as_pairs(models[family, name], pictures, captions)
@@ -111,7 +119,8 @@ def test_an_image_is_seen_once_for_all_its_captions(key, models, tmp_path):
 
 def test_what_is_beyond_the_context_is_cut(models, tmp_path):
     pictures, _ = pairs(tmp_path)
-    for model in models.values():
+    for key in BLIPS:
+        model = models[key]
         found = as_pairs(model, pictures[:2], [OVERLONG, f"{OVERLONG} and a zebra"])
         short = as_pairs(model, pictures[:1], ["a large star"])
         assert found[0] == pytest.approx(found[1], abs=1e-6)
@@ -123,8 +132,8 @@ def test_what_is_beyond_the_context_is_cut(models, tmp_path):
 
 def test_which_kinds_they_are_and_what_they_say(models):
     for key, model in models.items():
-        assert isinstance(model, PairScorer) == (key in PAIR_SCORERS)
-        assert isinstance(model, DualEncoder) == (key not in PAIR_SCORERS)
+        assert isinstance(model, PairScorer) == (key != ("blip-itc", "blip"))
+        assert isinstance(model, DualEncoder) == (key == ("blip-itc", "blip"))
         assert isinstance(model, Described)
         said = model.describe()
         assert said["class"] == CLASSES[key[1]].__name__
@@ -202,7 +211,7 @@ def test_what_cannot_be_scored_as_in_aro_is_refused(folders):
 # --- precision and fingerprints ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", [*PAIR_SCORERS, ("blip-itc", "blip")], ids="-".join)
+@pytest.mark.parametrize("key", BLIPS, ids="-".join)
 def test_half_precision_is_close_and_float32(key, folders, models, tmp_path):
     pictures, captions = pairs(tmp_path)
     half = load(key[0], folders[key[1]], "bf16")
@@ -245,3 +254,77 @@ def test_a_captioner_has_neither_head(family, tmp_path):
     message = refusal(f"{family}:{folder}", "E-WEIGHTS-MISSING")
     assert "BlipForConditionalGeneration" in message
     assert "of BlipForImageTextRetrieval" in message
+
+
+# --- FLAVA ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(folders) -> Path:
+    return folders["flava"]
+
+
+@pytest.fixture(scope="module")
+def model(models) -> Any:
+    return models["flava-itm", "flava"]
+
+
+def test_the_logit_is_the_one_that_training_raises_for_a_match(folder, model, tmp_path):
+    """Ask the library's loss: with the label of a match, it must push our score up."""
+    [picture], [caption] = (part[:1] for part in pairs(tmp_path))
+    with quiet():
+        trained = tf.FlavaForPreTraining.from_pretrained(folder).eval()
+        tokens = tf.AutoTokenizer.from_pretrained(folder)([caption], return_tensors="pt")
+    pixels = model.opened.stack([model.opened.preprocess(picture.open())])
+    out = trained(
+        **tokens,
+        **pixels,
+        input_ids_masked=tokens["input_ids"],
+        itm_labels=torch.ones(1, dtype=torch.long),
+        mim_labels=torch.zeros(1, 4, dtype=torch.long),
+        bool_masked_pos=torch.ones(1, 4, dtype=torch.long),
+        return_loss=True,
+    )
+    out.loss_info.itm.backward()
+    bias = trained.itm_head.seq_relationship.bias
+    before = model.score_pairs([picture], [caption])[0]
+    changed = shutil.copytree(folder, tmp_path / "m")
+    weights = load_file(changed / WEIGHTS)
+    weights["itm_head.seq_relationship.bias"] -= bias.grad  # one step of training
+    save_file(weights, changed / WEIGHTS, metadata={"format": "pt"})
+    assert load("flava-itm", changed).score_pairs([picture], [caption])[0] > before + 1e-3
+
+
+def test_fingerprints_are_of_what_is_used(folder, model, tmp_path):
+    changed = shutil.copytree(folder, tmp_path / "m")
+    weights = load_file(changed / WEIGHTS)
+
+    def with_more(name: str) -> str:
+        more = {**weights, name: weights[name] + 1e-3}
+        save_file(more, changed / WEIGHTS, metadata={"format": "pt"})
+        return load("flava-itm", changed).fingerprint
+
+    assert with_more("itm_head.seq_relationship.bias") != model.fingerprint
+    assert with_more("flava.text_projection.bias") != model.fingerprint
+    assert with_more("mim_head.transform.dense.bias") == model.fingerprint  # another task's
+    assert load("hf", folder).fingerprint != model.fingerprint
+
+
+def test_heads_of_other_tasks_may_be_missing(folder, model, tmp_path):
+    """transformers would make up new ones at each load, and a new fingerprint with them."""
+    lean = shutil.copytree(folder, tmp_path / "m")
+    kept = {n: v for n, v in load_file(lean / WEIGHTS).items() if n.startswith(("flava.", "itm_"))}
+    save_file(kept, lean / WEIGHTS, metadata={"format": "pt"})
+    assert load("flava-itm", lean).fingerprint == model.fingerprint
+
+
+def test_refusals(folder, tmp_path):
+    refusal(f"flava-itm:{tmp_path / 'nowhere'}", "E-MODEL-MISSING")
+    refusal(f"flava-itm:{save(tmp_path / 'blip', blip)}", "E-MODEL-UNSUITABLE")
+    message = refusal(f"flava-itm:{save(tmp_path / 'headless', flava)}", "E-WEIGHTS-MISSING")
+    assert "FlavaModel" in message and "itm_head" in message
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / "preprocessor_config.json").unlink()
+    refusal(f"flava-itm:{broken}", "E-MODEL-BROKEN")
+    (broken / WEIGHTS).write_bytes(b"garbage" * 100)
+    refusal(f"flava-itm:{broken}", "E-MODEL-BROKEN")
