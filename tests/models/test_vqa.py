@@ -251,7 +251,7 @@ def test_positions_of_another_image_are_not_taken_over(loaded, tmp_path):
     first, second = pictures(tmp_path)[:2]
     alone = model.score_pairs([first] * 2, CAPTIONS[:2])
     with model._running():
-        model._whole(second.open(), CAPTIONS[0])
+        model._whole(second.open(), CAPTIONS[0], model.prompts)
     assert model.score_pairs([first] * 2, CAPTIONS[:2]) == pytest.approx(alone, abs=1e-6)
 
 
@@ -499,7 +499,7 @@ def test_bf16_is_close_and_makes_no_ties(name, folders, loaded, tmp_path):
     assert found == pytest.approx(scores(loaded("vqa", name), tmp_path), abs=0.05)
     assert len(set(found.ravel())) == found.size
     with model._running():
-        fine = model._whole(noise(40, 40), CAPTIONS[0])
+        fine = model._whole(noise(40, 40), CAPTIONS[0], model.prompts)
     assert (fine != fine.bfloat16().float()).any()  # the output layer worked in float32
     assert model.fingerprint != loaded("vqa", name).fingerprint
 

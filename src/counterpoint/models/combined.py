@@ -57,6 +57,12 @@ class Member(NamedTuple):
     name: str
     model: Model
 
+    def score(
+        self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
+    ) -> dict[str, Scored]:
+        named = replace(work, progress=Named(work.progress, self.name))
+        return score(self.model, benchmarks, overlong, named)
+
 
 class Ensemble:
     """The mean of its members' standardised scores."""
@@ -74,10 +80,7 @@ class Ensemble:
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
         """Every member on every benchmark, one after the other, then their means."""
-        found = [
-            score(model, benchmarks, overlong, replace(work, progress=Named(work.progress, name)))
-            for name, model in self.members
-        ]
+        found = [member.score(benchmarks, overlong, work) for member in self.members]
         return {
             name: combined([scored.pop(name) for scored in found], cases)
             for name, cases in benchmarks.items()
@@ -88,14 +91,12 @@ class Ensemble:
 
 
 def describe_members(members: Sequence[Member]) -> dict[str, Any]:
-    told = [
-        (name, dict(model.describe()) if isinstance(model, Described) else {})
+    about = [
+        {"model": name, **(model.describe() if isinstance(model, Described) else {})}
         for name, model in members
     ]
-    return {
-        "notes": [f"{name}: {note}" for name, info in told for note in info.pop("notes", ())],
-        "members": [{"model": name, **info} for name, info in told],
-    }
+    notes = [f"{one['model']}: {note}" for one in about for note in one.pop("notes", ())]
+    return {"notes": notes, "members": about}
 
 
 def combined(members: Sequence[Scored], cases: Cases) -> Scored:
@@ -116,24 +117,20 @@ def combined(members: Sequence[Scored], cases: Cases) -> Scored:
     return Scored(scores, *left_out_by_any(members, cases.image_counts), cut)
 
 
-class _Scale(NamedTuple):
-    """Scores less `mean`, times `factor`, are standardised."""
+def _scale(scores: np.ndarray, kept: np.ndarray) -> tuple[float, float]:
+    """A mean and a factor: scores less the mean, times the factor, are standardised.
 
-    mean: float
-    factor: float
-
-
-def _scale(scores: np.ndarray, kept: np.ndarray) -> _Scale:
-    """Scores that are all the same say nothing: they become 0."""
+    Scores that are all the same say nothing: they become 0.
+    """
     chosen = scores[kept]
     if not len(chosen) or chosen.min() == chosen.max():
-        return _Scale(0.0, 0.0)
+        return 0.0, 0.0
     mean = float(chosen.mean(dtype=np.float64))
     squares = sum(
         float(np.square(chosen[piece].astype(np.float64) - mean).sum())
         for piece in _pieces(len(chosen))
     )
-    return _Scale(mean, (len(chosen) / squares) ** 0.5)
+    return mean, (len(chosen) / squares) ** 0.5
 
 
 def _pieces(count: int) -> Iterator[slice]:
@@ -179,7 +176,16 @@ def check_ensemble(rest: str) -> list[str]:
             f"ensemble:{rest}: an ensemble cannot be a member of another; name all members.",
         )
     if len(ids) < 2:
-        raise _too_few(rest)
+        for part in rest.split("+")[1:]:  # usually the family of the second is misspelt
+            family, colon, _ = part.partition(":")
+            if colon:
+                why = did_you_mean("model", family, FAMILIES.names())
+                raise NotFoundError("E-MODEL-UNKNOWN", f"ensemble:{rest}: {why}")
+        raise ModelError(
+            "E-MODEL-ID-INVALID",
+            f"ensemble:{rest}: two models or more are joined by '+', as in "
+            "ensemble:world:base+blind:length.",
+        )
     for id in ids:
         check_model(id)
     return ids
@@ -189,22 +195,6 @@ def split(rest: str) -> list[str]:
     """The ids of the members: `a:x+y+b:z` is `a:x+y` and `b:z` if `a` and `b` are families."""
     names = "|".join(re.escape(name) for name in FAMILIES.names())
     return re.split(rf"\+(?=(?:{names})(?:[:+]|$))", rest)
-
-
-def _too_few(rest: str) -> ModelError | NotFoundError:
-    """A single member usually means that the family of the second is misspelt."""
-    for part in rest.split("+")[1:]:
-        family, colon, _ = part.partition(":")
-        if colon:
-            return NotFoundError(
-                "E-MODEL-UNKNOWN",
-                f"ensemble:{rest}: {did_you_mean('model', family, FAMILIES.names())}",
-            )
-    return ModelError(
-        "E-MODEL-ID-INVALID",
-        f"ensemble:{rest}: two models or more are joined by '+', as in "
-        "ensemble:world:base+blind:length.",
-    )
 
 
 # --- re-ranking ----------------------------------------------------------------------------------
@@ -236,7 +226,7 @@ class Reranker:
         self, benchmarks: Mapping[str, Cases], overlong: Mapping[str, Overlong], work: Work
     ) -> dict[str, Scored]:
         """All pairs by the dual encoder, then the best of them by the pair scorer."""
-        first = self._score(self.dual, benchmarks, overlong, work)
+        first = self.dual.score(benchmarks, overlong, work)
         chosen = {
             name: best_pairs(cases, first[name].scores, self.k, self.side)
             for name, cases in benchmarks.items()
@@ -247,21 +237,11 @@ class Reranker:
             if chosen[name].any()  # else nothing has a score
         }
         tables = {name: found.cases for name, found in lists.items()}
-        second = self._score(self.pair, tables, overlong, work) if tables else {}
+        second = self.pair.score(tables, overlong, work) if tables else {}
         return first | {
             name: _reranked(benchmarks[name], first[name], chosen[name], found.lines, second[name])
             for name, found in lists.items()
         }
-
-    def _score(
-        self,
-        member: Member,
-        benchmarks: Mapping[str, Cases],
-        overlong: Mapping[str, Overlong],
-        work: Work,
-    ) -> dict[str, Scored]:
-        shown = replace(work, progress=Named(work.progress, member.name))
-        return score(member.model, benchmarks, overlong, shown)
 
     def describe(self) -> Mapping[str, Any]:
         return {**describe_members((self.dual, self.pair)), "k": self.k, "side": self.side}
@@ -329,10 +309,10 @@ def _shortlists(cases: Cases, chosen: np.ndarray) -> _Shortlists:
         "id": [str(number) for number in range(count)],
         "images": images,
         "captions": captions,
-        "truth": [[0]] * count,  # nothing is measured on this table
+        "truth": [[0]] * count,
         "groups": [[]] * count,
         "cluster": [""] * count,
-    }
+    }  # nothing is measured on this table
     return _Shortlists(Cases(pl.DataFrame(columns, schema=SCHEMA), cases.root), lines)
 
 

@@ -294,11 +294,10 @@ def _seeded(part: Callable[[Image.Image], torch.Tensor], image: Image.Image) -> 
 def split_transform(transform: Any) -> tuple[Callable[[Image.Image], np.ndarray], Levels] | None:
     """A `Compose` of torchvision as a part that makes bytes (height, width, 3) and `Levels`; None
     if it does not end in a conversion to a tensor and a `Normalize`."""
-    found: list[Any] = [None, None, *getattr(transform, "transforms", [])]
-    *steps, before, last = found
-    if not (isinstance(before, ToTensor) and isinstance(last, Normalize)):
+    steps = list(getattr(transform, "transforms", ()))
+    if len(steps) < 2 or not (isinstance(steps[-2], ToTensor) and isinstance(steps[-1], Normalize)):
         return None
-    begin = Compose([step for step in steps if step is not None])
+    begin, last = Compose(steps[:-2]), steps[-1]
 
     def first(image: Image.Image) -> np.ndarray:
         return np.array(begin(image))
@@ -392,12 +391,11 @@ class TowerPixels:
         by_size: dict[torch.Size, list[int]] = {}
         for number, image in enumerate(decoded):
             by_size.setdefault(image.shape, []).append(number)
-        found: list[torch.Tensor] = [torch.empty(0)] * len(files)
+        found: dict[int, torch.Tensor] = {}
         for numbers in by_size.values():
             resized = self._on_device(torch.stack([decoded[n] for n in numbers]))
-            for number, image in zip(numbers, resized, strict=True):
-                found[number] = image
-        return torch.stack(found).permute(0, 2, 3, 1)
+            found |= zip(numbers, resized, strict=True)
+        return torch.stack([found[n] for n in range(len(files))]).permute(0, 2, 3, 1)
 
     def _with_pillow(self, file: torch.Tensor) -> torch.Tensor:
         image = decode(file.numpy().tobytes(), "a JPEG")

@@ -63,8 +63,7 @@ def read_weights(path: Path) -> object:
         with torch.serialization.safe_globals([*_VALUES]):
             return torch_load(path)
     except Exception as error:  # unpickling raises anything
-        asked = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if asked:
+        if asked := re.search(r"GLOBAL ([\w.]+)", str(error)):
             raise ModelError(
                 "E-CODE-REFUSED",
                 f"loading it would run code ({asked[1]}), which is not done; "
@@ -274,13 +273,8 @@ def some(names: Sequence[str]) -> str:
 # --- LoRA --------------------------------------------------------------------------------------
 
 
-class Merged(NamedTuple):
-    state: Tensors
-    note: str | None  # how the factors were merged, if there were any
-
-
-def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
-    """Every weight W that has factors becomes W + alpha / r * B A, in float32.
+def merge_lora(state: Tensors, alpha: float | None = None) -> tuple[Tensors, str | None]:
+    """Every weight W that has factors becomes W + alpha / r * B A, in float32; also a note.
 
     `alpha` is what the checkpoint records as a whole; a tensor `X.lora_alpha` beside the factors
     of X comes before it. Where nothing is recorded it is the library's default: 1 in loralib, 8 in
@@ -288,7 +282,7 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
     warning: TSVLC's attention starts with factors that are not zero.
     """
     if not any("lora_" in name for name in state):
-        return Merged(state, None)
+        return state, None
     state = {name.replace(".base_layer.", "."): value for name, value in state.items()}
     merged = dict(state)
     found: dict[str, dict[str, str]] = {}
@@ -296,16 +290,12 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
         if match := _FACTOR.fullmatch(name):
             sides = found.setdefault(match["stem"], {})
             if sides.setdefault(match["side"], name) != name:
-                raise ModelError(
-                    "E-LORA-INVALID", f"it holds two LoRA adapters of {match['stem']}; merge one."
-                )
+                raise _odd_lora(f"it holds two LoRA adapters of {match['stem']}; merge one")
     scales = set()
     for stem, sides in found.items():
         target = _target(state, stem)
         if set(sides) != {"A", "B"}:
-            raise ModelError(
-                "E-LORA-INVALID", f"it holds only one of the two LoRA factors of {stem}."
-            )
+            raise _odd_lora(f"it holds only one of the two LoRA factors of {stem}")
         a, b = merged.pop(sides["A"]), merged.pop(sides["B"])
         default = 8.0 if sides["A"].endswith(".weight") else 1.0
         own = next((n for n in (stem + end for end in _ALPHAS) if n in state), None)
@@ -315,10 +305,12 @@ def merge_lora(state: Tensors, alpha: float | None = None) -> Merged:
         source = "of the library, for the file records none" if known is None else "of the file"
         scales.add(f"alpha {strength:g} ({source}), rank {rank}")
     if left := [name for name in merged if "lora_" in name]:
-        raise ModelError(
-            "E-LORA-INVALID", f"its LoRA weights {some(left)} are of a kind that cannot be merged."
-        )
-    return Merged(merged, f"{len(found)} LoRA updates merged: {'; '.join(sorted(scales))}.")
+        raise _odd_lora(f"its LoRA weights {some(left)} are of a kind that cannot be merged")
+    return merged, f"{len(found)} LoRA updates merged: {'; '.join(sorted(scales))}."
+
+
+def _odd_lora(why: str) -> ModelError:
+    return ModelError("E-LORA-INVALID", f"{why}.")
 
 
 def _target(state: Tensors, stem: str) -> str:
@@ -326,10 +318,9 @@ def _target(state: Tensors, stem: str) -> str:
     for name in (stem, f"{stem}.weight", f"{stem}.in_proj_weight"):
         if name in state:
             return name
-    raise ModelError(
-        "E-LORA-INVALID",
-        f"it holds LoRA factors of {stem} and not the weight they belong to; "
-        "merge them into the base model first.",
+    raise _odd_lora(
+        f"it holds LoRA factors of {stem} and not the weight they belong to; merge them into the "
+        "base model first"
     )
 
 
@@ -343,7 +334,7 @@ def _product(a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor) -> torch.Te
     shapes = f"{tuple(b.shape)} and {tuple(a.shape)} for {tuple(weight.shape)}"
     a, b = a.float().flatten(1), b.float().flatten(1)
     if b.shape[1] != a.shape[0] or b.shape[0] * a.shape[1] != weight.numel():
-        raise ModelError("E-LORA-INVALID", f"its LoRA factors do not fit their weight: {shapes}.")
+        raise _odd_lora(f"its LoRA factors do not fit their weight: {shapes}")
     product = b @ a
     embedding = weight.ndim == 2 and product.shape != weight.shape  # loralib's: stored transposed
     return product.T if embedding else product.reshape(weight.shape)

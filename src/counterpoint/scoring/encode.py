@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -40,7 +41,6 @@ _HASHING: Final = 4  # threads: more of them only wait for each other
 _LOOKED_UP: Final = 256  # images, whose files have to be read for that
 _READ: Final = 8192  # results that are read from the store at a time
 _KEY: Final = np.dtype(f"V{DIGEST}")  # a key in an array
-_NUMBERS, _VECTORS = 1, 2  # dimensions of the results of a model
 
 
 class BatchSize:
@@ -125,26 +125,20 @@ class ItemBatch(NamedTuple):
 Taken = Callable[[ItemBatch, Computed], None]
 
 
+@dataclass(slots=True)
 class _Filler:
     """Computes batches, several at a time, and stores their results in order."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        task: str,
-        store: Store,
-        size: BatchSize,
-        advance: Advance,
-        taken: Taken | None,
-        kind: Any = np.float32,
-    ) -> None:
-        self.workers, self.task, self.store, self.size = workers, task, store, size
-        self.kind = kind
-        self.advance, self.taken = advance, taken
-        self.busy: set[bytes] = set()  # keys that are being computed
-        self.dimensions = _VECTORS if task in (ENCODE_IMAGES, ENCODE_CAPTIONS) else _NUMBERS
-        self._ready: dict[bytes, bytes] = {}
-        self._committed = time.monotonic()
+    workers: Workers
+    task: str
+    store: Store
+    size: BatchSize
+    advance: Advance
+    taken: Taken | None
+    kind: Any = np.float32
+    busy: set[bytes] = field(default_factory=set)  # keys that are being computed
+    _ready: dict[bytes, bytes] = field(default_factory=dict)
+    _committed: float = field(default_factory=time.monotonic)
 
     def run(self, batches: Iterable[ItemBatch]) -> None:
         pending: deque[tuple[ItemBatch, Job]] = deque()
@@ -182,7 +176,8 @@ class _Filler:
             for n, key in enumerate(batch.keys)
             if n not in gone
         ]
-        values = _checked(outcome.values, len(keys), self.dimensions, self.kind)
+        dimensions = 2 if self.task in (ENCODE_IMAGES, ENCODE_CAPTIONS) else 1  # or numbers
+        values = _checked(outcome.values, len(keys), dimensions, self.kind)
         self._ready |= {key: value.tobytes() for key, value in zip(keys, values, strict=True)}
         self._ready |= {_broken_key(batch.keys[n]): b"" for n in outcome.broken}
         if self.taken is not None:
@@ -203,24 +198,21 @@ def _checked(found: np.ndarray, inputs: int, dimensions: int, kind: Any) -> np.n
     if not inputs and not values.size:
         return values.reshape(0, 0)
     if values.ndim and len(values) != inputs:
-        raise ModelError(
-            "E-MODEL-OUTPUT", f"the model returned {len(values)} results for {inputs} inputs."
+        why = f"{len(values)} results for {inputs} inputs"
+    elif values.ndim != dimensions:
+        wanted = "one number" if dimensions == 1 else "one vector"
+        why = (
+            f"an array of shape {values.shape} for {inputs} inputs; it should be {wanted} for each"
         )
-    if values.ndim != dimensions:
-        wanted = "one number" if dimensions == _NUMBERS else "one vector"
-        raise ModelError(
-            "E-MODEL-OUTPUT",
-            f"the model returned an array of shape {values.shape} for {inputs} inputs; "
-            f"it should be {wanted} for each.",
-        )
-    if not np.isfinite(values).all():
+    elif not np.isfinite(values).all():
         bad = int((~np.isfinite(values.reshape(len(values), -1)).all(axis=1)).sum())
-        raise ModelError(
-            "E-MODEL-OUTPUT",
-            f"the model returned NaN or infinity for {bad} of {len(values)} inputs; "
-            "try a higher precision, or check its weights.",
+        why = (
+            f"NaN or infinity for {bad} of {len(values)} inputs; try a higher precision, or check "
         )
-    return values
+        why += "its weights"
+    else:
+        return values
+    raise ModelError("E-MODEL-OUTPUT", f"the model returned {why}.")
 
 
 def _broken_key(key: bytes) -> bytes:
@@ -235,10 +227,8 @@ def unread_key(key: bytes) -> bytes:
 
 def _size(model: Any, what: str, work: Work, tune: Callable[[], int | None]) -> BatchSize:
     """The batch size of a model on its device. Most models have one size for all devices."""
-    owner = f"{model.fingerprint} {what}"
-    if work.batch is None and isinstance(model, Laned):
-        owner = f"{owner} {model.device}"
-    return BatchSize(work.batch, work.store, owner, tune)
+    device = f" {model.device}" if work.batch is None and isinstance(model, Laned) else ""
+    return BatchSize(work.batch, work.store, f"{model.fingerprint} {what}{device}", tune)
 
 
 def stored(keys: Sequence[bytes] | np.ndarray, store: Store) -> np.ndarray:
@@ -383,7 +373,8 @@ def encode_captions(
     Sorting puts captions of one length together, so that a model that can cut its padding does
     little unnecessary work.
     """
-    keys, texts = caption_keys(model.fingerprint, captions), _as_texts(captions)
+    keys = caption_keys(model.fingerprint, captions)
+    texts = captions if isinstance(captions, Texts) else Texts(captions)
     order = np.argsort(lengths, kind="stable")
     middle = texts[int(order[len(order) // 2])] if len(order) else ""
     pieces = _pieces(keys, texts, order)
@@ -395,7 +386,8 @@ def fill_captions(
     model: BlindScorer, keys: np.ndarray, captions: Sequence[str], work: Work
 ) -> None:
     """Store a blind model's number for every caption, in the order given."""
-    pieces = _pieces(keys, _as_texts(captions), np.arange(len(keys)))
+    texts = captions if isinstance(captions, Texts) else Texts(captions)
+    pieces = _pieces(keys, texts, np.arange(len(keys)))
     fill(model, "score_captions", pieces, len(keys), work, "captions")
 
 
@@ -403,10 +395,6 @@ def caption_keys(fingerprint: str, captions: Sequence[str]) -> np.ndarray:
     """In one array: a third of the memory of a list."""
     keys = (digest(fingerprint, "caption", caption) for caption in captions)
     return np.fromiter(keys, dtype=_KEY, count=len(captions))
-
-
-def _as_texts(captions: Sequence[str]) -> Texts:
-    return captions if isinstance(captions, Texts) else Texts(captions)
 
 
 def _pieces(keys: np.ndarray, texts: Texts, order: np.ndarray) -> Iterator[Items]:
@@ -450,11 +438,8 @@ def fill(
             for items in pieces:
                 missing = [key for key in work.store.missing(list(items)) if key not in filler.busy]
                 advance(len(items) - len(missing))
-                start = 0
-                while start < len(missing):
-                    keys = missing[start : start + size.sizes[0]]
-                    start += len(keys)
-                    columns = zip(*(items[key] for key in keys), strict=True)
-                    yield ItemBatch(keys, tuple(columns))
+                if missing:
+                    columns = tuple(zip(*(items[key] for key in missing), strict=True))
+                    yield from ItemBatch(missing, columns).parts(size.sizes[:1])
 
         filler.run(batches())

@@ -258,17 +258,17 @@ def _coins(plan: Plan, line: _ImageLine) -> np.ndarray:
 
 def _refuse(name: str, captions: np.ndarray) -> None:
     if captions.max() > MOST:
-        raise ModelError(
-            "E-CHOICE-CAPTIONS",
-            f"{name}: a case has {captions.max():,} captions, and a forced choice compares every "
-            f"two of at most {MOST}; use a model that gives a score for each caption.",
+        why = (
+            f"{captions.max():,} captions, and a forced choice compares every two of at most {MOST}"
         )
-    if captions.min() < 2:
-        raise ModelError(
-            "E-CHOICE-CAPTIONS",
-            f"{name}: a case has a single caption, and a forced choice needs two; "
-            "use a model that gives a score for each caption.",
-        )
+    elif captions.min() < 2:
+        why = "a single caption, and a forced choice needs two"
+    else:
+        return
+    raise ModelError(
+        "E-CHOICE-CAPTIONS",
+        f"{name}: a case has {why}; use a model that gives a score for each caption.",
+    )
 
 
 def _lines(

@@ -62,7 +62,6 @@ class Job(Protocol):
     """A batch that is being computed."""
 
     def result(self) -> Computed: ...
-
     def cancel(self) -> object: ...
 
 

@@ -103,10 +103,7 @@ class Grammar(TextModel):
     def prepare(self, id: str) -> None:
         config = self.model.config
         if config.num_labels != 2:
-            raise ModelError(
-                "E-MODEL-UNSUITABLE",
-                f"{id} has {config.num_labels} classes; a grammar model has two.",
-            )
+            raise _unsuitable(f"{id} has {config.num_labels} classes; a grammar model has two.")
         names = {str(name).lower(): int(number) for number, name in config.id2label.items()}
         self.good = next((names[name] for name in _GOOD if name in names), 1)
         self.scored = f"P({config.id2label[self.good]})"
@@ -130,17 +127,15 @@ class Plausible(TextModel):
     def prepare(self, id: str) -> None:
         rows = self.model.shared.weight.detach()
         if len(rows) <= self._WEIGHT:
-            raise ModelError(
-                "E-MODEL-UNSUITABLE",
+            raise _unsuitable(
                 f"{id} has {len(rows)} rows of embedding and Vera's head is in row "
-                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera.",
+                f"{self._WEIGHT}; use Vera's weights, liujch1998/vera."
             )
         self.head, self.bias = rows[self._WEIGHT].clone(), float(rows[self._BIAS, 0])
         self.temperature = float(rows[self._TEMPERATURE, 0])
         if not self.temperature > 0:
-            raise ModelError(
-                "E-MODEL-UNSUITABLE",
-                f"{id} has the temperature {self.temperature:g}, and Vera's is above 0.",
+            raise _unsuitable(
+                f"{id} has the temperature {self.temperature:g}, and Vera's is above 0."
             )
         self.limit = min(self.limit, 128)  # as SugarCrepe's authors cut
 
@@ -162,20 +157,17 @@ class CausalModel(TextModel):
     scored = "mean log-likelihood of a token"
 
     def prepare(self, id: str) -> None:
-        starts = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        found = [int(token) for token in starts if token is not None]
-        if not found:
-            raise ModelError(
-                "E-MODEL-UNSUITABLE", f"{id}: its tokenizer has neither a start nor an end token."
-            )
-        self.start = found[0]
+        ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        start = next((int(token) for token in ends if token is not None), None)
+        if start is None:
+            raise _unsuitable(f"{id}: its tokenizer has neither a start nor an end token.")
+        self.start = start
         # transformers also opens BERT as a causal model, though it looks ahead.
         with torch.inference_mode():
             first, second = self.model(input_ids=torch.tensor([[0, 0, 0], [0, 0, 1]])).logits[:, :2]
         if not torch.allclose(first, second, atol=1e-4):
-            raise ModelError(
-                "E-MODEL-UNSUITABLE",
-                f"{id} looks ahead, so that it has no likelihoods; use a causal model.",
+            raise _unsuitable(
+                f"{id} looks ahead, so that it has no likelihoods; use a causal model."
             )
 
     def tokens(self, captions: Sequence[str]) -> list[list[int]]:
@@ -196,17 +188,18 @@ class CausalModel(TextModel):
         return each.sum(dim=1) / mask[:, 1:].sum(dim=1).clamp(min=1)
 
 
+def _unsuitable(why: str) -> ModelError:
+    return ModelError("E-MODEL-UNSUITABLE", why)
+
+
 def _limit(model: Any, tokenizer: Any) -> int:
     places = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(min(tokenizer.model_max_length, places or 2**16, 2**16))
 
 
+_COLA: Final = "textattack/distilbert-base-uncased-CoLA"
 _KINDS: Final[dict[str, tuple[type[TextModel], str, str]]] = {
-    "grammar": (
-        Grammar,
-        "AutoModelForSequenceClassification",
-        "textattack/distilbert-base-uncased-CoLA",
-    ),
+    "grammar": (Grammar, "AutoModelForSequenceClassification", _COLA),
     "plausible": (Plausible, "T5EncoderModel", "liujch1998/vera"),
     "lm": (CausalModel, "AutoModelForCausalLM", ""),
 }

@@ -110,15 +110,11 @@ def save(folder: Path, detector: SavedDetector) -> None:
         for name, head in detector.heads._asdict().items()
         for part, array in head._asdict().items()
     }
-    told = {
-        "format": _FORMAT,
-        "encoder": detector.encoder,
-        "encoder_fingerprint": detector.fingerprint,
-        **detector.info,
-    }
+    about = {"format": _FORMAT, "encoder": detector.encoder}
+    about |= {"encoder_fingerprint": detector.fingerprint, **detector.info}
     with whole_folder(folder, ModelError) as draft:
         save_file(tensors, draft / WEIGHTS)
-        (draft / CONFIG).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        (draft / CONFIG).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         shutil.copymode(draft / CONFIG, draft / WEIGHTS)  # safetensors writes for its owner only
 
 
@@ -137,10 +133,8 @@ def read(folder: Path) -> SavedDetector:
         if not (isinstance(encoder, str) and isinstance(fingerprint, str)):
             raise TypeError("the encoder is not named by texts")
     except (OSError, DataError, KeyError, AttributeError, TypeError) as error:
-        why = described(error)
-        raise ModelError(
-            "E-MODEL-DAMAGED", f"detector:{folder}: {CONFIG} is damaged ({why}); train again."
-        ) from None
+        why = f"detector:{folder}: {CONFIG} is damaged ({described(error)}); train again."
+        raise ModelError("E-MODEL-DAMAGED", why) from None
     if known != _FORMAT:
         raise ModelError(
             "E-MODEL-FORMAT",
@@ -153,13 +147,10 @@ def read(folder: Path) -> SavedDetector:
 def _read_heads(folder: Path) -> DetectorHeads:
     try:
         tensors = parse_tensors(read_regular(folder / WEIGHTS))
-        heads = DetectorHeads(*(_head(tensors, name) for name in DetectorHeads._fields))
+        return DetectorHeads(*(_head(tensors, name) for name in DetectorHeads._fields))
     except Exception as error:  # a damaged file makes the library raise anything
-        why = described(error)
-        raise ModelError(
-            "E-MODEL-DAMAGED", f"detector:{folder}: {WEIGHTS} cannot be used ({why})."
-        ) from None
-    return heads
+        why = f"detector:{folder}: {WEIGHTS} cannot be used ({described(error)})."
+        raise ModelError("E-MODEL-DAMAGED", why) from None
 
 
 def _head(tensors: Mapping[str, np.ndarray], name: str) -> LinearHead:

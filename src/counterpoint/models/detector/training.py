@@ -65,10 +65,8 @@ class HeadResult:
     def notes(self) -> list[str]:
         found = []
         if self.steps < _FEW_STEPS:
-            found.append(
-                f"the {self.name} head was trained for {self.steps} steps only; more "
-                f"--{self.name}-epochs may do better."
-            )
+            few = f"the {self.name} head was trained for {self.steps} steps only"
+            found.append(f"{few}; more --{self.name}-epochs may do better.")
         if self.left_out:
             more = len(self.left_out) - 1
             found.append(self.left_out[0] + (f" ({more:,} more like it)" if more else ""))
@@ -104,11 +102,10 @@ def train(
     work: Work,
     *,
     source: Path,
-    settings: DetectorSettings | None = None,
+    settings: DetectorSettings,
     options: LoadOptions | None = None,
 ) -> list[HeadResult]:
     """Train on items, and save the detector in `out`. `source`: the file that errors name."""
-    settings = settings or DetectorSettings()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ModelError(
             "E-OUTPUT-EXISTS", f"{out} exists already; choose a new folder for the detector."
@@ -119,7 +116,16 @@ def train(
             "E-ENCODER-UNSUITABLE",
             f"{encoder_id} is not a dual encoder; a detector needs vectors of images and captions.",
         )
-    sides = (_encode_images(encoder, items, work), _encode_captions(encoder, items, work))
+    pictures = list(dict.fromkeys(picture for picture, _ in items.images))
+    encoded, failures = encode_images(encoder, pictures, work)
+    texts = list(dict.fromkeys(text for text, _ in items.captions))
+    read = encode_captions(encoder, texts, np.asarray(encoder.count_tokens(texts)), work).tolist()
+    known_images = dict(zip(pictures, encoded, strict=True))
+    known_texts = dict(zip(texts, read, strict=True))
+    sides = (
+        _examples("image", items.images, known_images, work, tuple(failures.values())),
+        _examples("caption", items.captions, known_texts, work),
+    )
     for side in sides:
         _refuse_too_few(side, source)
     trained = [_train_head(side, settings, work.progress) for side in sides]
@@ -159,20 +165,6 @@ def read_labelled(path: Path, images: Path | None = None) -> LabelledItems:
         if there[1]:
             found.captions.append((caption, kind))
     return found
-
-
-def _encode_images(encoder: DualEncoder, items: LabelledItems, work: Work) -> Examples:
-    pictures = list(dict.fromkeys(picture for picture, _ in items.images))
-    keys, failures = encode_images(encoder, pictures, work)
-    known = dict(zip(pictures, keys, strict=True))
-    return _examples("image", items.images, known, work, tuple(failures.values()))
-
-
-def _encode_captions(encoder: DualEncoder, items: LabelledItems, work: Work) -> Examples:
-    texts = list(dict.fromkeys(text for text, _ in items.captions))
-    counts = np.asarray(encoder.count_tokens(texts))
-    keys = encode_captions(encoder, texts, counts, work).tolist()
-    return _examples("caption", items.captions, dict(zip(texts, keys, strict=True)), work)
 
 
 def _examples(

@@ -126,8 +126,9 @@ class HfModel:
         ids = self.token_ids(captions, self.context_length)
         width = self.context_length if self.sees_padding else None
         found = self.padded(ids, width, self.filler)
-        names = ("input_ids",) if self.sees_padding else ("input_ids", "attention_mask")
-        return {name: found[name].to(self.runtime.device) for name in names}
+        if self.sees_padding:
+            del found["attention_mask"]
+        return {name: one.to(self.runtime.device) for name, one in found.items()}
 
     @property
     def filler(self) -> int:

@@ -151,7 +151,7 @@ class Generative:
             "tokens": self.answers,
             "shared_prefix": why is None,
             "images_at_once": self.images_at_once,
-            "versions": versions(),
+            "versions": {"transformers": transformers.__version__, "torch": str(torch.__version__)},
             "notes": notes,
         }
 
@@ -202,11 +202,9 @@ class Generative:
             for caption in asked.captions:
                 yield self._whole(asked.image, caption, prompts)
 
-    def _whole(
-        self, image: Image.Image, caption: str, prompts: Prompts | None = None
-    ) -> torch.Tensor:
+    def _whole(self, image: Image.Image, caption: str, prompts: Prompts) -> torch.Tensor:
         with self._tokenizing:
-            prompt = (prompts or self.prompts).whole(image, caption)
+            prompt = prompts.whole(image, caption)
         return run_whole(self.model, self._placed(prompt.inputs), prompt.wanted)
 
     def _shared(self, batch: list[_Ready]) -> Iterator[torch.Tensor]:
@@ -297,7 +295,7 @@ class Generative:
         """What the processors put after an image; it must be the same in all templates."""
         for each in self.templates:
             each.learn([(each.whole(image, text), text) for text in _PROBES])
-        if len({each.text[: each.anchor.start] for each in self.templates}) > 1:
+        if len({each.text[: each.anchor] for each in self.templates}) > 1:
             raise NotSharedError("the templates differ before their captions' part")
 
     def _shared_probes(self, images: list[Image.Image]) -> Iterator[torch.Tensor]:
@@ -446,7 +444,3 @@ def identity(processor: Any, model: Any) -> tuple[Any, ...]:
         type(processor.tokenizer).__name__,
         words,
     )
-
-
-def versions() -> dict[str, str]:
-    return {"transformers": transformers.__version__, "torch": str(torch.__version__)}

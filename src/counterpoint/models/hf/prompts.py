@@ -105,10 +105,13 @@ class Prompts:
         self.image_id: int = next((getattr(config, n) for n in names if hasattr(config, n)), -1)
         self.both_ways = config.model_type in _PREFIX_LMS
         self.text = rendered
-        self.anchor = self._last_special(self.text.partition(_MARK)[0])
+        self.anchor, self.anchor_tokens = self._last_special(self.text.partition(_MARK)[0])
         bos = processor.tokenizer.bos_token
         self.special = not (bos and self.text.startswith(bos))  # as apply_chat_template does it
-        self.reserved = {word for word in (_placeholder(processor), self._image_word()) if word}
+        words = [_placeholder(processor)]
+        if self.image_id >= 0:
+            words.append(processor.tokenizer.convert_ids_to_tokens(self.image_id))
+        self.reserved = sorted({word for word in words if word})
         self.glue: list[int] = []  # tokens between the last of the image and the anchored text
 
     @property
@@ -183,7 +186,7 @@ class Prompts:
         A tokenizer splits a text at its special tokens before anything else, so what follows one of
         them is tokenised in the same way, whatever comes before it.
         """
-        for word in sorted(self.reserved):
+        for word in self.reserved:
             if word in caption:
                 raise ModelError(
                     "E-CAPTION-REJECTED",
@@ -192,50 +195,37 @@ class Prompts:
         if self.answers and self.both_ways:
             ids = self._encode(caption)
             return ids, ids
-        text = self.text[self.anchor.start :]
-        ids = self._encode(text.replace(_MARK, caption))[self.anchor.tokens :]
+        text = self.text[self.anchor :]
+        ids = self._encode(text.replace(_MARK, caption))[self.anchor_tokens :]
         if not self.answers:
             return ids, []
         # A blank before the answer belongs to its first token in most vocabularies.
-        before = self._encode(text.replace(_MARK, ""))[self.anchor.tokens :]
+        before = self._encode(text.replace(_MARK, ""))[self.anchor_tokens :]
         same = 0
         while same < min(len(ids) - 1, len(before)) and ids[same] == before[same]:
             same += 1
         return ids, ids[same:]
 
-    def _image_word(self) -> str | None:
-        if self.image_id < 0:
-            return None
-        found: str | None = self.processor.tokenizer.convert_ids_to_tokens(self.image_id)
-        return found
-
     def _encode(self, text: str) -> list[int]:
         found: list[int] = self.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
         return found
 
-    def _last_special(self, text: str) -> _Anchor:
-        """The last special token of a text: from there on it can be tokenised by itself."""
+    def _last_special(self, text: str) -> tuple[int, int]:
+        """Where the last special token of a text begins, from which on it can be tokenised by
+        itself; and how many tokens that is: one or none."""
         added = self.processor.tokenizer.added_tokens_decoder.values()
         names = [token.content for token in added if token.special and token.content in text]
-        return _Anchor(max(map(text.rindex, names), default=0), min(len(names), 1))
-
-
-class _Anchor(NamedTuple):
-    start: int  # in characters
-    tokens: int
+        return max(map(text.rindex, names), default=0), min(len(names), 1)
 
 
 # --- running prompts ---------------------------------------------------------------------------
 
 
 class Suffix(NamedTuple):
-    """What follows a prefix.
-
-    `wanted` are the places whose next-token logits are read; -1 is the last place of the prefix.
-    """
+    """What follows a prefix."""
 
     ids: list[int]
-    wanted: range
+    wanted: range  # places whose next-token logits are read; -1 is the last place of the prefix
 
 
 class Prefix(NamedTuple):

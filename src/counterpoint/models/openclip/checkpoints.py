@@ -106,11 +106,11 @@ def _parse(rest: str) -> tuple[Path, str]:
 def _state(path: Path) -> tuple[Tensors, list[str]]:
     """The weights under open_clip's names, and what should be known of how they came about."""
     unwrapped = unwrap(read_weights(path))
-    merged = merge_lora(strip_prefixes(unwrapped.tensors), unwrapped.alpha)
-    notes = [merged.note] if merged.note else []
+    state, note = merge_lora(strip_prefixes(unwrapped.tensors), unwrapped.alpha)
+    notes = [note] if note else []
     if unwrapped.unused:
         notes.append(f"not used of {path.name}: {some(unwrapped.unused)}.")
-    return from_transformers(merged.state), notes
+    return from_transformers(state), notes
 
 
 def _activation(path: Path, name: str) -> list[str]:
