@@ -172,8 +172,10 @@ def _refuse_configs(id: str, folder: Path, *, trusted: bool) -> None:
             if (key := _key_of(config, _leads_to_code)) and not trusted:
                 raise _refusal(id, f"{where} names code of its own ({key})")
             if key := _key_of(config, _is_too_large):
-                what = f"{id}: {where} describes more than any model has ({key})"
-                raise ModelError("E-CONFIG-MISMATCH", f"{what}; use another model.")
+                what = (
+                    f"{id}: {where} describes more than any model has ({key}); use another model."
+                )
+                raise ModelError("E-CONFIG-MISMATCH", what)
 
 
 def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
@@ -218,9 +220,8 @@ def _read(id: str, path: Path) -> object:
             raise ModelError("E-CONFIG-INVALID", f"{id}: {path.name} is too large for a config.")
         return parse_json(path.read_bytes(), f"{id}: {shortened(path.name)}", ModelError)
     except OSError as error:
-        raise ModelError(
-            "E-FILE-UNREADABLE", f"{id}: {path}: cannot be read: {reason(error)}."
-        ) from None
+        what = f"{id}: {path}: cannot be read: {reason(error)}."
+        raise ModelError("E-FILE-UNREADABLE", what) from None
 
 
 def _key_of(config: object, bad: Callable[[str, object], bool]) -> str:

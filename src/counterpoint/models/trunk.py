@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,8 @@ class ImageTrunk(ABC):
 
     fingerprint: str
     shape: tuple[int, ...]
+    part: str | None  # the projection's name in `owner`; none where the whole tower is the trunk
+    owner: Any
     stored_as: Any = np.float32
     reader: Any = None
     noise: float = 0.0  # of training, in standard deviations of the features
@@ -81,6 +84,20 @@ class ImageTrunk(ABC):
         deviations = self._deviations.to(features.device)
         return features + self.noise * deviations * torch.randn_like(features)
 
+    def settle(self, model: Any, features: Tensor, vectors: Tensor) -> None:
+        """From one probe: whether the projection is what follows the features, and their shape."""
+        if self.part is not None and not self.agrees(model, vectors, features):
+            self.part, features = None, vectors
+        self.shape = tuple(features.shape[1:])
+
+    @contextmanager
+    def unprojected(self) -> Iterator[None]:
+        last = None if self.part is None else getattr(self.owner, self.part)
+        with replaced(
+            self.owner, self.part, nn.Identity() if isinstance(last, nn.Module) else None
+        ):
+            yield
+
     def agrees(self, model: Any, vectors: Tensor, features: Tensor) -> bool:
         """Whether `head` makes these vectors of these features."""
         with torch.inference_mode():
@@ -88,3 +105,17 @@ class ImageTrunk(ABC):
         return found.shape == vectors.shape and torch.allclose(
             found, vectors, rtol=1e-4, atol=1e-5 * float(vectors.abs().max())
         )
+
+
+@contextmanager
+def replaced(owner: Any, name: str | None, by: Any) -> Iterator[None]:
+    """`owner` has something else under that name inside; without a name, nothing changes."""
+    if name is None:
+        yield
+        return
+    before = getattr(owner, name)
+    setattr(owner, name, by)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

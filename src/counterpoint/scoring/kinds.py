@@ -113,25 +113,20 @@ Model = DualEncoder | PairScorer | BlindScorer | TableScorer | BenchmarkScorer
 
 def check_kind(model: object) -> None:
     """Raise a ModelError that says what an object lacks, unless it is one of the kinds."""
+    name, kinds = type(model).__name__, get_args(Model)
     if isinstance(model, type):
-        raise ModelError(
-            "E-MODEL-INVALID",
-            f"{model.__name__} is a class; give an object of it: {model.__name__}().",
-        )
+        what = f"{model.__name__} is a class; give an object of it: {model.__name__}()."
+        raise ModelError("E-MODEL-INVALID", what)
     if isinstance(model, Model):
         if not isinstance(model.fingerprint, str):
-            raise ModelError(
-                "E-MODEL-INVALID", f"the fingerprint of {type(model).__name__} must be a text."
-            )
+            raise ModelError("E-MODEL-INVALID", f"the fingerprint of {name} must be a text.")
         return
-    name, kinds = type(model).__name__, get_args(Model)
     absent = {kind: [m for m in _members(kind) if not hasattr(model, m)] for kind in kinds}
     begun = [kind for kind in kinds if {*_members(kind)} - {*absent[kind], "fingerprint"}]
     if not begun:
         methods = ", ".join(_members(kind)[-1] for kind in kinds)
-        raise ModelError(
-            "E-MODEL-INVALID", f"{name} is not a model: it has none of the methods {methods}."
-        )
+        what = f"{name} is not a model: it has none of the methods {methods}."
+        raise ModelError("E-MODEL-INVALID", what)
     nearest = min(begun, key=lambda kind: len(absent[kind]))
     raise ModelError(
         "E-MODEL-INVALID",

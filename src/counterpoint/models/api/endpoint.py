@@ -73,22 +73,16 @@ def read_endpoint(name: str) -> Endpoint:
     url = _needed(name, "OPENAI_BASE_URL", "for instance http://localhost:8000/v1").rstrip("/")
     key = _needed(name, "OPENAI_API_KEY", "a local server takes any word")
     if not _is_address(url):
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: OPENAI_BASE_URL should be an http address that ends in /v1.",
-        )
+        raise _invalid(name, "OPENAI_BASE_URL should be an http address that ends in /v1")
     if not (key.isascii() and key.isprintable()):
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: OPENAI_API_KEY holds characters that cannot be sent in a header.",
-        )
+        raise _invalid(name, "OPENAI_API_KEY holds characters that cannot be sent in a header")
     [parallel] = _numbers(name, "COUNTERPOINT_API_CONCURRENCY", str(PARALLEL))
     [timeout] = _numbers(name, "COUNTERPOINT_API_TIMEOUT", "120")
     if parallel < 1 or timeout <= 0:
-        raise ModelError(
-            "E-VARIABLE-INVALID",
-            f"{name}: COUNTERPOINT_API_CONCURRENCY should be at least 1, and "
-            "COUNTERPOINT_API_TIMEOUT more than 0 seconds.",
+        raise _invalid(
+            name,
+            "COUNTERPOINT_API_CONCURRENCY should be at least 1, and COUNTERPOINT_API_TIMEOUT more "
+            "than 0 seconds",
         )
     return Endpoint(name, url, key, int(parallel), timeout, read_price(name))
 
@@ -126,10 +120,12 @@ def _numbers(name: str, variable: str, default: str) -> list[float]:
     except ValueError:
         found = []
     if len(found) != len(default.split(",")) or not all(0 <= n < float("inf") for n in found):
-        raise ModelError(
-            "E-VARIABLE-INVALID", f"{name}: {variable} is {said!r} and should be like {default}."
-        )
+        raise _invalid(name, f"{variable} is {said!r} and should be like {default}")
     return found
+
+
+def _invalid(name: str, why: str) -> ModelError:
+    return ModelError("E-VARIABLE-INVALID", f"{name}: {why}.")
 
 
 # --- questions and answers -----------------------------------------------------------------------

@@ -8,8 +8,7 @@ and the masks and shapes of NaFlex images are further columns of their patches.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +30,7 @@ from counterpoint.models.hf.dual import (
 from counterpoint.models.hf.loading import as_text, bars, explained
 from counterpoint.models.hf.pooling import add_pool, pool_of
 from counterpoint.models.torch_models import fingerprint
-from counterpoint.models.trunk import ImageTrunk
+from counterpoint.models.trunk import ImageTrunk, replaced
 
 ABOUT: Final = "training.json"
 _MARK: Final = -1  # padding, where the text tower is told of it by a mask
@@ -165,15 +164,19 @@ class HfTrunk(ImageTrunk):
         self.start, self.model = start, start.model
         self.pooled = pool_of(self.model) is not None
         self.stored_as = np.float16 if self.pooled else np.float32
+        self.owner = self.model
         self.part = next((n for n in _PROJECTIONS if hasattr(self.model, n)), None)
         probe = [self.preprocess(image) for image in probe_images()]
         with torch.inference_mode():
             features = self.features(probe)
             vectors = vectors_of(self.model.get_image_features(**self.dual.stack(probe)))
-        if self.part is not None and not self.agrees(self.model, vectors, features):
-            self.part, features = None, vectors
-        self.shape = tuple(features.shape[1:])
-        self.fingerprint = self._fingerprint()
+        self.settle(self.model, features, vectors)
+        processor = (type(self.dual.processor).__name__, as_text(self.dual.processor.to_dict()))
+        kind = pool.kind if (pool := pool_of(self.model)) is not None else None
+        identity = ("trunk", *processor, self.runtime.identity, kind)
+        owner, name = (self.model.vision_model, "pool") if self.pooled else (None, None)
+        with self.unprojected(), replaced(owner, name, None):
+            self.fingerprint = fingerprint(nn.ModuleList(start.parts("image")), *identity)
 
     def features(self, images: Sequence[Any]) -> Tensor:
         given = self.dual.stack(images)
@@ -181,7 +184,7 @@ class HfTrunk(ImageTrunk):
             vision = self.model.vision_model
             found: Tensor = vision.pool.tokens(vision.forward(**given, return_dict=True))
             return found
-        with self._unprojected():
+        with self.unprojected():
             return vectors_of(self.model.get_image_features(**given))
 
     def head(self, model: Any, features: Tensor) -> Tensor:
@@ -197,35 +200,3 @@ class HfTrunk(ImageTrunk):
         super().learn(features)
         if (pool := pool_of(self.model)) is not None:
             pool.learn_center(features)
-
-    def _fingerprint(self) -> str:
-        opened = self.start.opened
-        processor = (type(opened.processor).__name__, as_text(opened.processor.to_dict()))
-        kind = None if not self.pooled else pool_of(self.model).kind  # type: ignore[union-attr]
-        identity = ("trunk", *processor, opened.runtime.identity, kind)
-        with self._unprojected(), self._unpooled():
-            parts = nn.ModuleList(self.start.parts("image"))
-            return fingerprint(parts, *identity)
-
-    @contextmanager
-    def _unprojected(self) -> Iterator[None]:
-        if self.part is None:
-            yield
-            return
-        last = getattr(self.model, self.part)
-        setattr(self.model, self.part, nn.Identity())
-        try:
-            yield
-        finally:
-            setattr(self.model, self.part, last)
-
-    @contextmanager
-    def _unpooled(self) -> Iterator[None]:
-        if not self.pooled:
-            yield
-            return
-        pool = self.model.vision_model._modules.pop("pool")
-        try:
-            yield
-        finally:
-            self.model.vision_model._modules["pool"] = pool

@@ -17,7 +17,6 @@ import torch
 from open_clip.model import CLIPTextCfg, CLIPVisionCfg
 
 from counterpoint._util.errors import ModelError, NotFoundError
-from counterpoint._util.registry import did_you_mean
 from counterpoint.models.openclip.adapter import OpenClip, guarded_loading, tokenizer_of
 from counterpoint.models.openclip.ids import (
     OpenClipSource,
@@ -26,6 +25,7 @@ from counterpoint.models.openclip.ids import (
     file_says,
     other_activation,
     parse,
+    refuse_architecture,
     unknown_activation,
     with_activation,
 )
@@ -92,11 +92,7 @@ def _parse(rest: str) -> tuple[Path, str]:
         raise NotFoundError("E-MODEL-MISSING", f"checkpoint:{rest}: there is no file {path}.")
     if name.startswith("local-dir:"):
         return path, parse(name).name
-    if name not in open_clip.list_models():
-        raise NotFoundError(
-            "E-ARCHITECTURE-UNKNOWN",
-            did_you_mean("open_clip architecture", name, open_clip.list_models()),
-        )
+    refuse_architecture(name)
     return path, name
 
 
@@ -146,11 +142,8 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
     wanted = model.state_dict()
     missing = [k for k in wanted if k not in state and not _NOT_NEEDED.fullmatch(k)]
     if missing:
-        raise ModelError(
-            "E-WEIGHTS-MISSING",
-            f"{len(missing)} of the {len(wanted)} weights of {name} are not in it: "
-            f"{some(missing)}{_hint(state, name)}.",
-        )
+        what = f"{len(missing)} of the {len(wanted)} weights of {name} are not in it: "
+        raise ModelError("E-WEIGHTS-MISSING", f"{what}{some(missing)}{_hint(state, name)}.")
     for key in wanted.keys() & state.keys():
         if key.startswith("logit_") and state[key].numel() == 1:  # with or without a dimension
             state[key] = state[key].reshape(wanted[key].shape)
@@ -165,11 +158,8 @@ def fill(model: torch.nn.Module, state: Tensors, name: str) -> list[str]:
     extra = [k for k in state if k not in wanted]
     roots = {key.split(".")[0] for key in wanted}
     if layers := [k for k in extra if k.split(".")[0] in roots and not _HARMLESS.fullmatch(k)]:
-        raise ModelError(
-            "E-WEIGHTS-MISMATCH",
-            f"{name} has no place for {len(layers)} of its weights: "
-            f"{some(layers)}{_hint(state, name)}.",
-        )
+        what = f"{name} has no place for {len(layers)} of its weights: {some(layers)}"
+        raise ModelError("E-WEIGHTS-MISMATCH", f"{what}{_hint(state, name)}.")
     refuse_non_finite({k: v for k, v in state.items() if k in wanted})
     model.load_state_dict({k: v for k, v in state.items() if k in wanted}, strict=False)
     return [f"not used of the weights: {some(extra)}."] if extra else []
@@ -180,9 +170,8 @@ def _hint(state: Tensors, name: str) -> str:
     found = _sizes(state)
     fitting = [n for n in open_clip.list_models() if n != name and _fits(n, found)]
     # The plain names are short; long ones are variants of training or of another tokenizer.
-    return (
-        f"; its shapes are those of {' or '.join(sorted(fitting, key=len)[:2])}" if fitting else ""
-    )
+    named = " or ".join(sorted(fitting, key=len)[:2])
+    return f"; its shapes are those of {named}" if named else ""
 
 
 def _fits(name: str, found: dict[str, Any]) -> bool:

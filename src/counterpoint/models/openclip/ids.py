@@ -297,9 +297,8 @@ def check(rest: str) -> None:
             "E-MODEL-ID-INVALID",
             f"open_clip:{name} needs weights: {name}/TAG with {', '.join(tags)}.",
         )
-    raise NotFoundError(
-        "E-WEIGHTS-UNKNOWN", did_you_mean(f"tag or weights file for {name}", pretrained, tags)
-    )
+    what = did_you_mean(f"tag or weights file for {name}", pretrained, tags)
+    raise NotFoundError("E-WEIGHTS-UNKNOWN", what)
 
 
 def check_scratch(rest: str) -> None:
@@ -314,9 +313,8 @@ def refuse_architecture(name: str) -> None:
     folder = package()
     known = [] if folder is None else architectures(folder)
     if name not in known:
-        raise NotFoundError(
-            "E-ARCHITECTURE-UNKNOWN", did_you_mean("open_clip architecture", name, known)
-        )
+        what = did_you_mean("open_clip architecture", name, known)
+        raise NotFoundError("E-ARCHITECTURE-UNKNOWN", what)
 
 
 def package() -> Path | None:

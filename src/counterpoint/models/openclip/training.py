@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,19 +98,18 @@ class OpenClipTrunk(ImageTrunk):
     def __init__(self, start: OpenClip) -> None:
         super().__init__(start, start.runtime)
         self.start, self.reader = start, start.reader
-        self.part = _projection(start.model.visual)
+        self.owner = start.model.visual
+        self.part = _projection(self.owner)
         probe = [self.preprocess(Image.linear_gradient("L").convert("RGB"))]
         with torch.inference_mode():
             features, vectors = self.features(probe), self._encoded(probe)
-        if self.part is not None and not self.agrees(start.model, vectors, features):
-            self.part, features = None, vectors
-        self.shape = tuple(features.shape[1:])
-        with self._unprojected():
+        self.settle(start.model, features, vectors)
+        with self.unprojected():
             identity = ("trunk", start.transform, start.runtime.identity)
             self.fingerprint = fingerprint(start.model.visual, *identity)
 
     def features(self, images: Sequence[Any]) -> Tensor:
-        with self._unprojected():
+        with self.unprojected():
             return self._encoded(images)
 
     def head(self, model: Any, features: Tensor) -> Tensor:
@@ -132,19 +130,6 @@ class OpenClipTrunk(ImageTrunk):
         given = pixels.finish(pixels.stage(images))
         found: Tensor = self.start.model.encode_image(given, normalize=False)  # CoCa would
         return found
-
-    @contextmanager
-    def _unprojected(self) -> Iterator[None]:
-        visual, part = self.start.model.visual, self.part
-        if part is None:
-            yield
-            return
-        last = getattr(visual, part)
-        setattr(visual, part, nn.Identity() if isinstance(last, nn.Module) else None)
-        try:
-            yield
-        finally:
-            setattr(visual, part, last)
 
 
 def _projection(visual: Any) -> str | None:
