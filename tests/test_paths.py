@@ -23,7 +23,7 @@ COMMANDS = {
         ("generate", "negatives", "captions.csv", "--workers", "1", "-o", "pairs.parquet"),
         *("", 14, 36),
     ),
-    "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 23, 57),
+    "eval": (("eval", "-m", "world:base", "-b", "cases.jsonl", "--out", "run"), "", 22, 52),
     "a training step": ((*TRAIN, "out=out"), "gradients", 12, 12),
 }
 
