@@ -323,7 +323,7 @@ def _text_graph(nodes: list[Any], constants: list[Any]) -> onnx.GraphProto:
 def test_a_graph_that_does_not_end_or_fills_the_memory_is_refused(
     graph: Callable[[], onnx.GraphProto], world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "_SECONDS", 8)
+    monkeypatch.setattr(bounded, "SECONDS", 8)
     opset = [onnx.helper.make_opsetid("", 20)]
     model = onnx.helper.make_model(graph(), opset_imports=opset, ir_version=9)
     onnx.save(model, world / "text_model.onnx")

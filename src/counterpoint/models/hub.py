@@ -133,6 +133,13 @@ def fetched_file(repository: str, name: str) -> str:
         return hf_hub_download(repository, name)
 
 
+def fetched_folder(repository: str, patterns: Sequence[str]) -> Path:
+    """A folder with the files of a repository that are named so."""
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(repository, allow_patterns=list(patterns)))
+
+
 def refuse_unsafe(id: str, folder: Path, *, trusted: bool) -> None:
     """Raise if a model's folder has files, configs or tokenizers that must not be read."""
     refuse_odd_files(id, folder)
@@ -206,10 +213,8 @@ def _refuse_size(kind: Any, folder: Path, options: LoadOptions) -> None:
 
 def _fetched(repo: str) -> Path | None:
     """A repository's configs and tokenizers; None if it cannot be fetched: loading says why."""
-    from huggingface_hub import snapshot_download
-
     try:
-        return Path(snapshot_download(repo, allow_patterns=list(_PATTERNS)))
+        return fetched_folder(repo, _PATTERNS)
     except Exception:  # the library and its HTTP client raise anything
         return None
 

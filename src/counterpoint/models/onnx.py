@@ -25,7 +25,13 @@ from counterpoint._util.errors import CounterpointError, ModelError, NotFoundErr
 from counterpoint._util.registry import Option, did_you_mean, read_options
 from counterpoint._util.untrusted import described, parse_json
 from counterpoint.images import Reader
-from counterpoint.models.hub import find_source, hub_or_cache, refuse_unsafe, why_unusable
+from counterpoint.models.hub import (
+    fetched_folder,
+    find_source,
+    hub_or_cache,
+    refuse_unsafe,
+    why_unusable,
+)
 from counterpoint.models.registry import LoadOptions, records_in, world_folder
 from counterpoint.scoring import Model
 
@@ -315,13 +321,11 @@ def _graphs(id: str, folder: Path, variant: str) -> list[Path]:
 
 
 def _fetched(id: str, repository: str, variant: str) -> Path:
-    from huggingface_hub import snapshot_download
-
     ending = f"_{variant}.onnx" if variant else ".onnx"
     graphs = [f"{name}{ending}*" for name in (*_TOWERS, _WHOLE)]
     patterns = [*_ABOUT, *graphs, *(f"onnx/{name}" for name in graphs)]
     with hub_or_cache(id, repository), explained(id):
-        return Path(snapshot_download(repository, allow_patterns=patterns))
+        return fetched_folder(repository, patterns)
 
 
 def _read(id: str, path: Path) -> Mapping[str, Any]:
