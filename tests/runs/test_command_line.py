@@ -12,8 +12,7 @@ from counterpoint._util.untrusted import recorded_command
 from counterpoint.cli.reports import made_now
 from counterpoint.evaluation.evaluating import evaluate
 from counterpoint.evaluation.importing import import_scores
-from counterpoint.reports.data import ReportData
-from counterpoint.reports.provenance import page_facts, run_facts
+from counterpoint.reports.provenance import facts_of, page_facts
 from counterpoint.runs import Run
 from counterpoint.studio.annotate.human import human_run
 
@@ -81,6 +80,6 @@ def test_no_run_keeps_a_password(argv, tmp_path):
 def test_a_report_shows_no_password_of_this_command_or_of_an_old_run(argv):
     made = page_facts(made_now())
     run = Run("m", {}, {"command": argv})
-    shown = made + run_facts(ReportData({"m": run}, {}))["m"]
+    shown = made + facts_of(run)
     commands = [fact.value for fact in shown if fact.what == "command"]
     assert len(commands) == 2 and SECRET not in "".join(commands)
