@@ -1,5 +1,7 @@
-"""A table of texts as data, and how a terminal and a notebook show it: a file of its own, since lists
-need it and no numbers (`ls models` imports neither NumPy nor polars)."""
+"""A table of texts as data, and how a terminal and a notebook show it.
+
+A file of its own: lists need it and no numbers (`ls models` imports neither NumPy nor polars).
+"""
 
 from __future__ import annotations
 
