@@ -27,7 +27,7 @@ from counterpoint.cli.console import (
     say,
     warn,
 )
-from counterpoint.cli.train import Preparing, TrainingBar, training_bars
+from counterpoint.cli.train import training_bars
 
 if TYPE_CHECKING:
     from counterpoint.evaluation import Watch
@@ -217,8 +217,8 @@ def _train(
             changes,
             world=world,
             out=out,
-            display=TrainingBar(bars),
-            progress=Preparing(bars),
+            display=bars,
+            progress=bars,
         )
     if as_json:
         print_json(found.as_json()["cells"])

@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from counterpoint.training import Trained
 
 
-class TrainingBar(Display):
-    """A bar with the loss, its terms and the speed; without a terminal, nothing but remarks."""
+class TrainingBars(Bars, Display):
+    """Bars of what comes before training, then one with the loss, its terms and the speed; without
+    a terminal, nothing but remarks."""
 
-    def __init__(self, bars: Progress) -> None:
-        self.bars = bars
-        self._task: Any = None
+    _task: Any = None
+
+    def start(self, what: str, total: int | None) -> Any:
+        self.bars.start()
+        task = self.bars.add_task(what, total=total, values="")
+        return lambda steps: self.bars.update(task, advance=steps)
 
     def begin(self, what: str, total: int, done: int) -> None:
         self.bars.start()
@@ -56,7 +60,7 @@ class TrainingBar(Display):
 
 
 @contextmanager
-def training_bars() -> Iterator[Progress]:
+def training_bars() -> Iterator[TrainingBars]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -66,19 +70,10 @@ def training_bars() -> Iterator[Progress]:
     )
     bars = Progress(*columns, console=errors)
     try:
-        yield bars
+        yield TrainingBars(bars)
     finally:
         if bars.live.is_started:
             bars.stop()
-
-
-class Preparing(Bars):
-    """The bars of what comes before training, in the same place."""
-
-    def start(self, what: str, total: int | None) -> Any:
-        self.bars.start()
-        task = self.bars.add_task(what, total=total, values="")
-        return lambda steps: self.bars.update(task, advance=steps)
 
 
 def train(
@@ -126,7 +121,7 @@ def train(
     from counterpoint.training import train as run_training
 
     with training_bars() as bars:
-        trained = run_training(chosen, TrainingBar(bars), Preparing(bars))
+        trained = run_training(chosen, bars, bars)
     if trained is None:  # under torchrun the first process speaks
         return
     _tell(trained, as_json)
