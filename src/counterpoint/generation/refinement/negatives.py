@@ -14,7 +14,7 @@ order of the pairs nor the content of other cells matters. Sorting is all the wo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Self, get_args
 
@@ -37,6 +37,7 @@ _IDENTITY: Final = (
     *("source", "image", "caption", "text"),
     *("type", "subtype", "method", "version", "seed"),
 )
+_ROWS: Final = 50_000  # written at a time: lists of scores take much memory
 _NEGATIVE: Final = pl.col("kind") == "negative"
 BINS: Final = 50  # from 0 to 1, as SugarCrepe's authors
 ZERO_BINS: Final = 10  # the same for pairs with a gap of exactly 0 to some model
@@ -71,21 +72,25 @@ class Negatives:
 
 def kept_pairs(
     pairs: pl.DataFrame, kept: np.ndarray, scores: Mapping[str, np.ndarray]
-) -> pl.DataFrame:
+) -> Iterator[pl.DataFrame]:
     """The pairs without the negatives that are not kept, with new `scores` for those that are.
 
     `scores` are (n, 2), of captions and texts, by name. Positives are copied unchanged.
     """
-    negative = pairs.select(_NEGATIVE).to_series().to_numpy()
-    stays = np.ones(len(pairs), dtype=bool)
-    stays[negative] = kept
-    columns = {}
-    for name, values in scores.items():
-        for place, side in enumerate(SIDES):
-            column = np.full(len(pairs), np.nan, dtype=np.float32)
-            column[negative] = values[:, place]
-            columns[f"{name}/{side}"] = column[stays]
-    return _with_scores(pairs.filter(stays), columns)
+    start = 0
+    for frame in pairs.iter_slices(_ROWS):
+        negative = frame.select(_NEGATIVE).to_series().to_numpy()
+        end = start + int(negative.sum())
+        stays = np.ones(len(frame), dtype=bool)
+        stays[negative] = kept[start:end]
+        columns = {}
+        for name, values in scores.items():
+            for place, side in enumerate(SIDES):
+                column = np.full(len(frame), np.nan, dtype=np.float32)
+                column[negative] = values[start:end, place]
+                columns[f"{name}/{side}"] = column[stays]
+        yield _with_scores(frame.filter(stays), columns)
+        start = end
 
 
 def _with_scores(pairs: pl.DataFrame, scores: Mapping[str, np.ndarray]) -> pl.DataFrame:

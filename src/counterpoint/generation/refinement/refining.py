@@ -201,7 +201,8 @@ def refine(
     ids = {one.name: one.id for one in wanted}
     record = {"settings": asdict(settings), "models": ids, **asdict(refined)}
     about["refined"] = [*about.get("refined", []), record]
-    write_pairs(out, [rebased(kept_pairs(checked, kept, scores), pairs, out)], about)
+    frames = (rebased(frame, pairs, out) for frame in kept_pairs(checked, kept, scores))
+    write_pairs(out, frames, about)
     return refined
 
 

@@ -144,16 +144,17 @@ def model_scores(model: BlindScorer, pairs: pl.DataFrame, work: Work, name: str)
 
     Scores of `length` and `format` are not stored.
     """
+    if not len(pairs):
+        return np.zeros((0, 2))
+    if type(model) in _CHEAP:
+        return np.column_stack([model.score_captions(pairs[side].to_list()) for side in SIDES])
     every = pl.concat([pairs[side].alias("text") for side in SIDES]).unique().to_frame()
     # Sorted by length, so that little is padded.
-    texts = every.sort(pl.col("text").str.len_chars(), "text")["text"]
-    if type(model) in _CHEAP or not len(texts):
-        values = model.score_captions(texts.to_list()) if len(texts) else np.zeros(0)
-    else:
-        shown = replace(work, progress=Named(work.progress, f"{name}:"))
-        keys = caption_keys(model.fingerprint, texts.to_list())
-        fill_captions(model, keys, texts.to_list(), shown)
-        values = stored(keys, work.store)[:, 0]
+    texts = every.sort(pl.col("text").str.len_chars(), "text")["text"].to_list()
+    keys = caption_keys(model.fingerprint, texts)
+    shown = replace(work, progress=Named(work.progress, f"{name}:"))
+    fill_captions(model, keys, texts, shown)
+    values = stored(keys, work.store)[:, 0]
     return _by_text(pairs, pl.DataFrame({"text": texts, "value": values}))
 
 
