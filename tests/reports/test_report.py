@@ -48,7 +48,7 @@ def models():
 
 @pytest.mark.slow
 def test_numbers_are_those_of_results(models):
-    found = numbers_of(gather(models), lambda metric: True, resamples=FEW)
+    found = numbers_of(gather(models), every=True, resamples=FEW)
     ours = {(n.model, n.group, n.metric): n for n in found}
     theirs = [row for run in models for row in rows(run, resamples=FEW)]
     assert len(ours) == len(theirs)
@@ -63,7 +63,7 @@ def test_numbers_are_those_of_results(models):
 def test_galleries_and_mixed_shapes_have_the_same_numbers_too():
     for cases in (mixed(), Cases.build([gallery(owned(7))], source="test")):
         runs = [random_run(cases, seed, model=f"m{seed}") for seed in (1, 2)]
-        found = numbers_of(gather(runs), lambda metric: True, resamples=FEW)
+        found = numbers_of(gather(runs), every=True, resamples=FEW)
         ours = {(n.model, n.group, n.metric): n.value for n in found}
         for row in (row for run in runs for row in rows(run, resamples=FEW)):
             assert ours[row.model, row.group, row.metric] == row.value

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from annotate_support import TOKEN
 from browser import PHONE, chromium, served, visit
 from campaigns import campaign, compared_files, database, outcome
 from sklearn.metrics import cohen_kappa_score
 from sqlalchemy import select
+from studio_runs import TOKEN, studio
 
-from counterpoint.studio.app import create_app
 from counterpoint.studio.database import Answer, Showing
-from counterpoint.studio.security import Guard
 
 __all__ = ["chromium", "database", "visit"]  # fixtures
 
@@ -21,8 +19,7 @@ __all__ = ["chromium", "database", "visit"]  # fixtures
 @pytest.fixture
 def base(database, tmp_path, local_network):
     (tmp_path / "runs").mkdir()
-    app = create_app(tmp_path / "runs", guard=Guard(TOKEN), database=database)
-    with served(app) as address:
+    with served(studio(tmp_path / "runs", database=database)) as address:
         yield address
 
 

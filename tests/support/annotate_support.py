@@ -8,19 +8,15 @@ from collections.abc import Iterator
 import pytest
 from campaigns import database
 from fastapi.testclient import TestClient
+from studio_runs import BASE, TOKEN, studio
 
-from counterpoint.studio.app import create_app
-from counterpoint.studio.security import Guard
-
-__all__ = ["database"]
-BASE = "http://127.0.0.1:8765"
-TOKEN = "the-admin-token-of-the-tests"
+__all__ = ["BASE", "TOKEN", "database"]
 
 
 @pytest.fixture
 def client(database, tmp_path) -> Iterator[TestClient]:
     (tmp_path / "runs").mkdir()
-    app = create_app(tmp_path / "runs", guard=Guard(TOKEN), database=database)
+    app = studio(tmp_path / "runs", database=database)
     with TestClient(app, base_url=BASE, follow_redirects=False) as made:
         yield made
 

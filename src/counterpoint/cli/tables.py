@@ -80,16 +80,17 @@ def print_results(
     for some in _fitting(shown):
         output.print(results_table(some, groups=groups, sizes=part_sizes(runs)))
     output.print(intervals_note(row.metric for row in shown), style="dim")
-    protocols: dict[str, list[str]] = {}
-    for run in runs:
-        for part in run.parts.values():
-            users = protocols.setdefault((protocol or part.protocol).describe(), [])
-            if part.benchmark not in users:
-                users.append(part.benchmark)
+    protocols: dict[str, dict[str, None]] = {}
+    for part in (part for run in runs for part in run.parts.values()):
+        users = protocols.setdefault((protocol or part.protocol).describe(), {})
+        users[part.benchmark] = None
     for description, users in protocols.items():
         output.print(f"Protocol {description} ({', '.join(users)})", style="dim")
     _print_averages(runs, protocol)
-    _print_ties(shown)
+    if any(map(depends_on_ties, shown)):
+        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
+    for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
+        output.print(f"Ties of {model}: {counts}", style="dim")
 
 
 def _fitting(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
@@ -124,25 +125,12 @@ def _print_averages(runs: Sequence[Run], protocol: Protocol | None) -> None:
             if usual or not len(part.cases):
                 continue
             found = side_by_side(part, used)
-            metrics = in_order(n for n in next(iter(found.values())) if METRICS[n].main)
-            said = "; ".join(
-                f"{heading(name)} "
-                + ", ".join(
-                    f"{average} {percent(values[name])}" for average, values in found.items()
-                )
-                for name in metrics
-            )
-            output.print(
-                f"Averages of {run.model} on {part.benchmark}: {said}", style="dim", soft_wrap=True
-            )
-
-
-def _print_ties(shown: Sequence[Row]) -> None:
-    """What the mark means, and for each model how many values of each metric depend on ties."""
-    if any(map(depends_on_ties, shown)):
-        output.print(f"{TIES_MARK} {TIES_NOTE}", style="dim")
-    for model, counts in ties_by_model(row for row in shown if row.group in WHOLE).items():
-        output.print(f"Ties of {model}: {counts}", style="dim")
+            metrics = []
+            for name in in_order(n for n in next(iter(found.values())) if METRICS[n].main):
+                values = (f"{average} {percent(mine[name])}" for average, mine in found.items())
+                metrics.append(f"{heading(name)} {', '.join(values)}")
+            line = f"Averages of {run.model} on {part.benchmark}: {'; '.join(metrics)}"
+            output.print(line, style="dim", soft_wrap=True)
 
 
 def left_out_lines(runs: Sequence[Run]) -> list[str]:
@@ -151,10 +139,10 @@ def left_out_lines(runs: Sequence[Run]) -> list[str]:
 
     lines = []
     for run in runs:
-        for told in (told for part in run.parts.values() for told in told_of(part)):
-            named = f" All are named in {run.folder}/run.json" if told.cases else ""
-            first = "; the first is {!r}: {}".format(*told.cases[0]) if told.cases else ""
-            lines.append(f"{run.model} on {told.text}{named}{first}")
+        for notice in (notice for part in run.parts.values() for notice in told_of(part)):
+            named = f" All are named in {run.folder}/run.json" if notice.cases else ""
+            first = "; the first is {!r}: {}".format(*notice.cases[0]) if notice.cases else ""
+            lines.append(f"{run.model} on {notice.text}{named}{first}")
     return lines
 
 

@@ -39,7 +39,7 @@ from counterpoint.reports.formats import (
     ties_notes,
 )
 from counterpoint.reports.provenance import Provenance, facts_of, notices, page_facts
-from counterpoint.reports.ranking import RankedRow, beside_papers, is_main, numbers_of
+from counterpoint.reports.ranking import RankedRow, beside_papers, numbers_of
 from counterpoint.reports.table import Tables, besides, sides, tables
 from counterpoint.runs import Run, compare, differences_note
 
@@ -115,7 +115,7 @@ def _numbers(given: Shared, options: ReportOptions) -> tuple[ReportData, Tables]
     material = gather(given.runs, options.protocol, options.progress)
     numbers = numbers_of(
         material,
-        (lambda metric: True) if options.all_metrics else is_main,
+        every=options.all_metrics,
         resamples=options.resamples,
         progress=options.progress,
     )

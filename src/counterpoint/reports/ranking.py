@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
@@ -78,7 +78,6 @@ def short_name(name: str, length: int = 34) -> str:
 
 # The best, and which other models the test cannot tell from it.
 Standing = Literal["", "best", "not separated", "untested"]
-Wanted = Callable[[AnyMetric], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,31 +117,27 @@ class _Family:
         return [pools[run.label][run.columns.metrics.index(m)] for run, m in self.own]
 
 
-def is_main(metric: AnyMetric) -> bool:
-    return metric.main
-
-
 def numbers_of(
     material: ReportData,
-    wanted: Wanted = is_main,
     *,
+    every: bool = False,
     resamples: int = RESAMPLES,
     progress: Progress | None = None,
 ) -> list[RankedRow]:
-    """Every wanted metric of every run, benchmark and group."""
+    """Every metric, or the main ones, of every run, benchmark and group."""
     advance = (progress or Quiet()).start("resampling", len(material.benchmarks))
     found = []
     for scored in material.benchmarks.values():
-        found += list(_benchmark_numbers(scored, wanted, resamples))
+        found += list(_benchmark_numbers(scored, every, resamples))
         advance(1)
     return found
 
 
 def _benchmark_numbers(
-    scored: list[ScoredPart], wanted: Wanted, resamples: int
+    scored: list[ScoredPart], every: bool, resamples: int
 ) -> Iterator[RankedRow]:
     families = [
-        _Family(runs, [metric for metric in runs[0].columns.metrics if wanted(metric)])
+        _Family(runs, [metric for metric in runs[0].columns.metrics if every or metric.main])
         for runs in alike(scored)
     ]
     numbers = [number for family in families for number in _estimates(family, resamples)]

@@ -263,7 +263,7 @@ class Library:
         self.root = root
         self._lock, self._loading = RLock(), Lock()
         self._found, self._when = RunListing(), -_FRESH
-        self._manifests: dict[tuple[str, tuple[int, int]], dict[str, Any] | str] = {}
+        self._known: dict[tuple[str, tuple[int, int]], Listed | str] = {}
         self._indexes: OrderedDict[_Key, Index] = OrderedDict()
         self._numbers: dict[_Key, list[Row]] = {}
 
@@ -275,33 +275,30 @@ class Library:
 
     def runs(self) -> list[Listed]:
         """The runs that say what they are, by their folders' names, baselines last."""
-        listed = [(place, self._manifest(place)) for place in self.found().places]
-        found = [
-            Listed(place.key, place.name, place.folder, place.stamp, manifest)
-            for place, manifest in listed
-            if not isinstance(manifest, str)
-        ]
+        listed = (self._listed(place) for place in self.found().places)
+        found = [one for one in listed if isinstance(one, Listed)]
         return sorted(found, key=lambda run: is_baseline(run.model))
 
     def refused(self) -> list[tuple[str, str]]:
         """Folders that are not shown, with the reason of each."""
-        listed = [(place.name, self._manifest(place)) for place in self.found().places]
-        damaged = [(name, said) for name, said in listed if isinstance(said, str)]
+        listed = ((place.name, self._listed(place)) for place in self.found().places)
+        damaged = [(name, why) for name, why in listed if isinstance(why, str)]
         return [*self.found().refused, *damaged]
 
-    def _manifest(self, place: RunFolder) -> dict[str, Any] | str:
-        """What a run says of itself, or why it cannot be shown."""
+    def _listed(self, place: RunFolder) -> Listed | str:
+        """A run with what it says of itself, or why it cannot be shown."""
         key = place.key, place.stamp
         with self._lock:
-            if key not in self._manifests:
+            if key not in self._known:
                 try:
-                    said = read_manifest(place.folder)
-                    if not said["benchmarks"]:
+                    manifest = read_manifest(place.folder)
+                    if not manifest["benchmarks"]:
                         raise RunError("E-RUN-DAMAGED", f"{_MANIFEST} names no benchmark.")
-                    self._manifests[key] = said
+                    about = (place.key, place.name, place.folder, place.stamp)
+                    self._known[key] = Listed(*about, manifest)
                 except RunError as error:
-                    self._manifests[key] = str(error)
-            return self._manifests[key]
+                    self._known[key] = str(error)
+            return self._known[key]
 
     def run(self, key: str) -> Listed:
         """The run of that key; RequestError (404) if there is none."""
