@@ -76,7 +76,7 @@ def speed(run: TrainingRun, steps: int, workers: int) -> float:
         step(number)
     wait(run.ranks.device)
     found = steps * run.recipe.batch / (time.perf_counter() - begun)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     return found
 
 
@@ -87,7 +87,7 @@ def check_losses(start: str, data: Path, changes: list[str], device: str) -> Non
         run = ours(start, data, [*changes, "freeze=image", *lock], device)
         stream = run.data.stream(0)
         both.append(float(our_step(run, stream, Meter())(0)))
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
     if abs(both[0] / both[1] - 1) > 0.01:
         raise SystemExit(f"pixels and stored vectors do not have the same loss: {both}")
 
@@ -105,7 +105,7 @@ def compare_texts(start: str, data: Path, changes: list[str], batch: int) -> Non
                 begun = time.perf_counter()
                 step(turn)
                 found[name].append(batch / (time.perf_counter() - begun))
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     tell(found)
 
 

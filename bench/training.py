@@ -328,7 +328,7 @@ def loaded(run: TrainingRun, steps: int, workers: int) -> Loaded:
         step(number)
     wait(device)
     values = meter.read()
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     return Loaded(alone, values["samples_per_second"], values["stall"])
 
 
@@ -453,7 +453,7 @@ def main() -> None:
         run = ours(start, data, changes if gpu else [*changes, "precision=fp32"], given.device)
         stream = run.data.stream(0)
         batches = [batch.to(run.ranks.device) for batch in islice(stream, distinct)]
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         lengths = (batches[0].captions != 0).sum(1).float().mean()
         longest = max(batch.captions.shape[1] for batch in batches)
         print(f"captions: {lengths:.1f} tokens on average, the longest of a batch {longest}")
