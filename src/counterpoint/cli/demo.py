@@ -102,6 +102,7 @@ OVERSENSITIVE = "world:hn"
 TUNED = ("world:base", OVERSENSITIVE, "world:hp-hn", "world:counterpoint")
 MODELS = (*TUNED, "blind:length", "blind:format", "blind:bow", "random")
 BENCHMARKS = ("world-replace", "world-swap", "world-bi")
+_FIRST: Final = 300  # cases, of which the numbers are there while the rest is computed
 
 
 def demo(
@@ -119,16 +120,19 @@ def demo(
     """
     from counterpoint.cli.tables import left_out_lines, print_results
     from counterpoint.evaluation import evaluate
+    from counterpoint.runs import part_sizes, results_table
 
     benchmarks = [f"{name}:size={size}" for name in BENCHMARKS]
-    with TemporaryDirectory() as first, progress_bars() as bars:
-        # Its vectors are kept in the store: what follows does not compute them again.
-        runs = evaluate([*MODELS], benchmarks[:1], out=first, progress=bars)
-    print_results(runs, _numbers(runs))
+    if size > _FIRST:
+        with TemporaryDirectory() as first, progress_bars() as bars:
+            # Its vectors are kept in the store: what follows does not compute them again.
+            runs = evaluate([*MODELS], benchmarks[:1], out=first, limit=_FIRST, progress=bars)
+        output.print(f"A first look, at {_FIRST} cases; all tables follow.", style="bold")
+        output.print(results_table(_numbers(runs), sizes=part_sizes(runs)))
     with progress_bars() as bars:
         runs = evaluate([*MODELS], benchmarks, out=out, overwrite=True, progress=bars)
     rows = _numbers(runs)
-    print_results(runs, [row for row in rows if row.benchmark != benchmarks[0]])
+    print_results(runs, rows)
     for line in left_out_lines(runs):
         errors.print(line, style="yellow")
     print_examples(runs[MODELS.index(OVERSENSITIVE)], benchmarks[0])
