@@ -286,6 +286,7 @@ def group_matching(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
 
 
 def _threshold(own: Array, other: Array, tie: Tie) -> Array:
+    """Here a tie is decided where sums or best answers are compared."""
     credit = {"wrong": 0.0, "right": 1.0, "half": 0.5}[tie]
     return np.where(own > other, 1.0, np.where(own == other, credit, 0.0))
 

@@ -115,7 +115,8 @@ def _standing(scores: Array, truth: Array) -> Standings:
 def ranks(scores: Array, truth: Array, tie: Tie = "wrong") -> Array:
     """The place, from 1, of each image's best positive among the negatives: (n, k).
 
-    Equal negatives come before it ("wrong"), after it ("right") or half of them do ("half").
+    Here a tie is decided: equal negatives come before it ("wrong"), after it ("right") or half of
+    them do ("half").
     """
     found = _standing(scores, truth)
     return 1 + found.above + {"wrong": 1.0, "right": 0.0, "half": 0.5}[tie] * found.equal

@@ -194,6 +194,11 @@ class TrainingData(ABC):
             for worker in workers:
                 worker.kill()  # of the others: they ignore SIGTERM, and an exit would wait for them
 
+    def epoch_and_place(self, number: int) -> tuple[int, int]:
+        """The epoch of a step and its place there. An epoch begins at place 0, with the data in a
+        new order (`random_numbers.order`); the order depends on seed and epoch alone."""
+        return divmod(number, self.steps_per_epoch)
+
     def _parcels(self, numbers: Iterable[int]) -> Iterator[Parcel]:
         # More workers than cores only get in each other's way (and torch warns).
         workers = min(self.setting.config.workers, _cores())
@@ -206,8 +211,7 @@ class TrainingData(ABC):
             )
             workers = 0
         if not workers:
-            places = (divmod(number, self.steps_per_epoch) for number in numbers)
-            return itertools.starmap(self.prepare, places)
+            return itertools.starmap(self.prepare, map(self.epoch_and_place, numbers))
         return iter(
             DataLoader(
                 _Steps(self),
@@ -232,7 +236,7 @@ class _Steps(Dataset[Parcel]):
         self.data = data
 
     def __getitem__(self, number: int) -> Parcel:
-        return self.data.prepare(*divmod(number, self.data.steps_per_epoch))
+        return self.data.prepare(*self.data.epoch_and_place(number))
 
 
 def _cores() -> int:
