@@ -419,8 +419,8 @@ def test_the_bundled_model_says_where_and_how_it_ran(tmp_path):
     run = evaluate("world:base", "world-swap:size=4", out=tmp_path / "run", device="cpu")
     said = manifest_of(run)
     info = said["model_info"]
-    assert (info["device"], info["dtype"]) == ("cpu", "float32")
-    assert set(info["versions"]) == {"torch", "open_clip"}
+    assert (info["device"], info["precision"]) == ("cpu", "fp32")
+    assert set(info["versions"]) == {"onnxruntime"}
     assert said["options"]["batch_size"] == "auto"
     assert len(said["fingerprint"]) == 32
     assert said["benchmarks"]["world-swap:size=4"]["root"] is None
