@@ -199,7 +199,7 @@ def write_tokenizer(folder: Path, context: int) -> None:
     made.decoder = decoders.BPEDecoder(suffix="</w>")
     made.enable_truncation(context)
     made.enable_padding(pad_id=0, pad_token=words[0], length=context)
-    made.save(str(folder / "tokenizer.json"))
+    made.save(str(folder / "tokenizer.json"), pretty=False)
 
 
 def write_preprocessing(folder: Path, config: dict[str, Any], about: dict[str, Any]) -> None:

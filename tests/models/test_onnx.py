@@ -231,8 +231,15 @@ def benchmark_protocol(benchmark: Any) -> Any:
 # --- what is refused -----------------------------------------------------------------------------
 
 
-def test_weights_are_part_of_the_fingerprint(world: Path) -> None:
+def test_all_that_vectors_depend_on_is_in_the_fingerprint(world: Path) -> None:
+    """The weights that the graphs name and the context; no file of another variant."""
     before = load_model(f"onnx:{world}").fingerprint
+    (world / "text_model_int8.onnx_data").write_bytes(b"of another variant")
+    assert load_model(f"onnx:{world}").fingerprint == before
+    (world / "config.json").write_text(json.dumps({"text_config": {"max_position_embeddings": 9}}))
+    shorter = load_model(f"onnx:{world}")
+    assert shorter.context_length == 9 and shorter.fingerprint != before
+    (world / "config.json").unlink()
     weights = world / "open_clip_model.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +43,6 @@ _PLACES: Final = ("onnx", ".")
 _READING: Final = ("preprocessor_config.json", "tokenizer.json")
 _ABOUT: Final = (*_READING, "config.json", "tokenizer_config.json")
 _VECTORS: Final = {"image": ("image_embeds", "pooler_output"), "text": ("text_embeds",)}
-_NO_WEIGHTS: Final = (".onnx", ".json", ".md", ".txt", ".gz", ".parquet")
 _MOST: Final = 8 * 2**30  # bytes of weights
 _LARGEST: Final = 4096  # pixels of a side that a tower sees
 _ENDLESS: Final = 10**6  # what transformers says of a tokenizer without a limit is larger
@@ -111,7 +111,8 @@ class Words:
         tower, said = about["config.json"].get("text_config") or {}, about["tokenizer_config.json"]
         limits = (cut and cut["max_length"], tower.get("max_position_embeddings"))
         known = (*limits, said.get("model_max_length"))
-        self.context_length = next((int(n) for n in known if n and n < _ENDLESS), None)
+        # The least of them: positions of RoBERTa's kind count two that no token has.
+        self.context_length = min((int(n) for n in known if n and n < _ENDLESS), default=None)
         token = said.get("pad_token")
         named = self._tokenizer.token_to_id(token) if isinstance(token, str) else None
         self.filler = padding["pad_id"] if padding else named or 0
@@ -165,7 +166,8 @@ class OnnxEncoder:
         self._variant, self._records = variant, records_in(folder)
         self._whole = False
         self._whole = not self._may_cut_padding()
-        self.fingerprint = _digest(id, folder, files, (self._whole, options.unit))
+        words = self.context_length, self._words.filler, self._whole
+        self.fingerprint = _digest(id, folder, files, (*words, options.unit))
 
     def _refuse_unusable(self, files: Sequence[Path]) -> None:
         blank = self._pixels.finish([self.preprocess(Image.new("RGB", (8, 8)))])
@@ -364,14 +366,22 @@ def _session_options() -> Any:
     return options
 
 
+def _named_by(graph: Path) -> Iterator[Path]:
+    """The files below a graph's folder whose names stand in it. Other variants have files, too."""
+    with graph.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        for path in graph.parent.rglob("*"):
+            name = path.relative_to(graph.parent).as_posix().encode(errors="surrogateescape")
+            if path != graph and content.find(name) >= 0 and path.is_file():
+                yield path
+
+
 def _digest(id: str, folder: Path, graphs: Sequence[Path], identity: object) -> str:
-    """Of the graphs, of the files beside them that may hold their weights, and of what reads."""
-    beside = sorted(path for home in {path.parent for path in graphs} for path in home.iterdir())
-    weights = [path for path in beside if path.is_file() and path.suffix not in _NO_WEIGHTS]
+    """Of the graphs, of the files that they name (which hold their weights), and of what reads."""
+    weights = sorted({path for graph in graphs for path in _named_by(graph)})
     if (size := sum(path.stat().st_size for path in weights)) > _MOST:
         raise ModelError(
             "E-MODEL-BROKEN",
-            f"{id}: {size >> 30:,} GiB of weights lie beside its graphs, more than the "
+            f"{id}: its graphs name {size >> 30:,} GiB of weights, more than the "
             f"{_MOST >> 30} GiB that are read; use another export.",
         )
     state = hashlib.blake2b(repr(identity).encode(), digest_size=16)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -119,18 +120,19 @@ def _serve(connection: Connection, load: Load, share: int) -> None:
 # --- in the driver -------------------------------------------------------------------------------
 
 
-class _Elsewhere:
+class _Elsewhere(ABC):
     """Workers, and the model that they have loaded: `facts`. Closed by `close`, not by a `with`."""
 
     facts: ModelFacts
     begun: dict[int, int]  # by the number of a worker: its batches whose results are not taken
 
+    @abstractmethod
     def call(self, method: str, *arguments: Any) -> Any:
-        raise NotImplementedError
+        """What a worker answers."""
 
+    @abstractmethod
     def begin(self, number: int, task: str, columns: Columns) -> Callable[[], Computed]:
         """Give a worker a batch; returns what waits for its results."""
-        raise NotImplementedError
 
     def submit(self, task: str, columns: Columns) -> Job:
         number = min(self.begun, key=self.begun.__getitem__)
@@ -157,7 +159,7 @@ class _Elsewhere:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """The model stays loaded: there may be more to compute."""
+        del error  # the model stays loaded: there may be more to compute
 
 
 class Processes(_Elsewhere):

@@ -276,21 +276,11 @@ def _rows(
     groups: Iterator[Group], left_out: LeftOut, paths: ImagePaths, near: Neighbours
 ) -> Iterator[Record]:
     for group in groups:
-        image, neighbours = group.image, near.get(group.path or "", [])
+        neighbours = near.get(group.path or "", [])
         if near and not neighbours:
             left_out["neighbours: captions of an image that has none"] += 1
-        yield {
-            "source": group.source,
-            "image": None if image is None else image.path,
-            "box": None if image is None or image.box is None else list(image.box),
-            "caption": group.caption,
-            "positives": [text.text for text in group.positives],
-            "positive_types": [text.type for text in group.positives],
-            "negatives": [text.text for text in group.negatives],
-            "negative_types": [text.type for text in group.negatives],
-            "negative_images": [text.image for text in group.negatives],
-            "neighbours": [paths.image(path) for path in neighbours],
-        }
+        found = [paths.image(path) for path in neighbours]
+        yield {"source": group.source, **group.columns(), "neighbours": found}
 
 
 def _parquet(path: Path, rows: Rows, left_out: LeftOut, near: bool) -> int:

@@ -143,6 +143,20 @@ class Group:
     positives: list[Text]
     negatives: list[Text]
 
+    def columns(self) -> dict[str, Any]:
+        """As a row of a training file."""
+        box = None if self.image is None or self.image.box is None else list(self.image.box)
+        return {
+            "image": None if self.image is None else self.image.path,
+            "box": box,
+            "caption": self.caption,
+            "positives": [text.text for text in self.positives],
+            "positive_types": [text.type for text in self.positives],
+            "negatives": [text.text for text in self.negatives],
+            "negative_types": [text.type for text in self.negatives],
+            "negative_images": [text.image for text in self.negatives],
+        }
+
 
 def read_groups(
     files: Sequence[Path],

@@ -203,19 +203,7 @@ def _from_pairs(
 ) -> pa.Table:
     folder, progress = paths[0].parent, setting.progress
     groups = read_groups(paths, folder, problems, images=images, progress=progress)
-    rows = (
-        {
-            "image": None if group.image is None else group.image.path,
-            "box": None if group.image is None else group.image.box,
-            "caption": group.caption,
-            "positives": [text.text for text in group.positives],
-            "negatives": [text.text for text in group.negatives],
-            "negative_images": [text.image for text in group.negatives],
-            "positive_types": [text.type for text in group.positives],
-            "negative_types": [text.type for text in group.negatives],
-        }
-        for group in groups
-    )
+    rows = (group.columns() for group in groups)
     return pa.concat_tables([SCHEMA.empty_table(), *_chunks(rows)])
 
 
