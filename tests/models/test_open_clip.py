@@ -18,6 +18,7 @@ from open_clip_models import (
     PREPROCESS,
     TEXT,
     VISION,
+    WEIGHTS,
     build,
     load,
     noise,
@@ -27,6 +28,7 @@ from open_clip_models import (
     straight_images,
     tokenizer_of,
 )
+from safetensors.torch import load_file, save_file
 
 from counterpoint.models.openclip.adapter import MERGES, OpenClip
 from counterpoint.models.torch_models import unit
@@ -175,6 +177,15 @@ def test_the_fingerprint_is_the_same_for_a_reload_and_in_another_place(tmp_path)
     first = load(save_model(tmp_path / "a")).fingerprint
     assert load(tmp_path / "a").fingerprint == first
     assert load(save_model(tmp_path / "b")).fingerprint == first
+
+
+def test_the_fingerprint_changes_with_one_weight(tmp_path):
+    folder = save_model(tmp_path / "m")
+    before = load(folder).fingerprint
+    weights = load_file(folder / WEIGHTS)
+    weights["visual.proj"][0, 0] += 1e-3
+    save_file(weights, folder / WEIGHTS)
+    assert load(folder).fingerprint != before
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +19,14 @@ from open_clip_models import (
     CONFIG,
     CUSTOM,
     TEXT,
+    VISION,
     WEIGHTS,
     build,
     load,
     refusal,
     save_model,
 )
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from counterpoint._util.errors import ModelError
 from counterpoint.models.openclip import ids
@@ -258,6 +260,17 @@ def test_truncated_safetensors_are_refused(tiny, tmp_path):
     save_file(build(tiny).state_dict(), path)
     path.write_bytes(path.read_bytes()[:5000])
     refusal(f"open_clip:tiny/{path}", "E-WEIGHTS-BROKEN")
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path):
+    folder = save_model(tmp_path / "m")
+    other = save_model(tmp_path / "other", {**CLIP, "vision_cfg": {**VISION, "width": 48}})
+    shutil.copy(other / WEIGHTS, folder)
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
+    weights = load_file(folder / WEIGHTS)
+    del weights["visual.proj"]
+    save_file(weights, folder / WEIGHTS)
+    refusal(f"open_clip:local-dir:{folder}", "E-MODEL-BROKEN")
 
 
 def test_a_tokenizer_with_more_tokens_than_the_tower_is_refused(tmp_path):

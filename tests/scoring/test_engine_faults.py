@@ -268,6 +268,13 @@ def test_a_wrong_number_of_results_is_refused(
     assert "results for 2 inputs" in found
 
 
+@pytest.mark.parametrize(("method", "kind"), METHODS)
+def test_results_that_are_no_array_are_refused(
+    tmp_path: Path, method: str, kind: type[Towers]
+) -> None:
+    complaint("E-MODEL-OUTPUT", spoil(method, lambda _: 0.5, kind()), tmp_path)
+
+
 def test_towers_of_different_widths_are_refused(tmp_path: Path) -> None:
     complaint("E-MODEL-OUTPUT", spoil("encode_captions", lambda v: v[:, :-1], Towers()), tmp_path)
 

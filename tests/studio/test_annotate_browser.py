@@ -200,6 +200,52 @@ def test_an_item_is_reported_in_words_and_skipped_by_a_key(visit, base, database
     assert len(outcome(database).kept) == 1
 
 
+def test_an_unanswered_form_stays_where_it_is(visit, base, database):
+    [link] = campaign(database, "world-bi:size=2", "image-to-text", people=1, overlap=1).links
+    page = visit(base)
+    page.goto(f"{base}{link}/next")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert number_of(page) == 1 and history(database) == []
+    assert page.locator("form").get_attribute("aria-busy") is None
+
+
+def test_a_page_that_was_left_open_and_sent_twice(visit, base, database):
+    """Two tabs show the same item: both answers belong to it, and the last one counts."""
+    [link] = campaign(database, "world-bi:size=3", "text-to-image", people=1, overlap=1).links
+    page = visit(base)
+    page.goto(f"{base}{link}/next")
+    tab = page.context.new_page()
+    tab.goto(page.url)
+    send(page, "1")
+    send(tab, "2")
+    send(page, "1")
+    assert [(number, revision) for _, number, revision in history(database)] == [
+        *((1, 0), (1, 1), (2, 0)),
+    ]
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "plain"])
+def test_a_campaign_is_made_in_the_browser(visit, base, database, script):
+    page = visit(base, viewport=PHONE, java_script_enabled=script)
+    page.goto(f"{base}/?token={TOKEN}")
+    page.goto(f"{base}/campaigns")
+    page.get_by_label("Name").fill("mine")
+    page.get_by_label("Made from").fill("world-bi:size=nothing")
+    page.get_by_label("What is asked").select_option("image-to-text")
+    page.get_by_label("Instructions of your own").fill("Look twice.")
+    make = page.get_by_role("button", name="Make the campaign")
+    make.click()
+    page.get_by_role("alert").wait_for()  # the source is none; what was typed is still there
+    page.get_by_label("Made from").fill("world-bi:size=4")
+    make.click()
+    page.wait_for_url("**/campaigns/mine")
+    assert "instructions of its own" in page.inner_text("main")
+    link = page.get_by_label("Personal link of annotator 2").input_value()
+    page.goto(link)
+    assert "Look twice." in page.inner_text("main")
+
+
 def test_two_texts_are_compared_by_keys(visit, base, database, tmp_path):
     ours, theirs = compared_files(tmp_path)
     made = campaign(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import DESKTOP, PHONE, chromium, served, visit
-from studio_runs import TOKEN, studio, write_runs
+from studio_runs import MARKUP, TOKEN, studio, write_runs
 
 __all__ = ["chromium", "visit"]  # fixtures
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -80,6 +80,14 @@ def test_arrow_keys_move_between_cases(page, base):
     page.locator("h1").click()
     page.keyboard.press("ArrowRight")
     page.wait_for_url("**page=2")
+
+
+def test_captions_with_markup_are_shown_and_not_run(page, base):
+    page.goto(f"{base}/browse?benchmark=odd")
+    assert MARKUP in page.locator(".captions").inner_text()
+    page.locator(".case .title a").click()
+    assert MARKUP in page.locator(".captions").inner_text()
+    assert page.evaluate("window.caught") is None
 
 
 def test_it_works_without_javascript(visit, base):

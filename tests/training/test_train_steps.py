@@ -338,6 +338,17 @@ def test_starts_that_cannot_be_trained(tmp_path):
 # --- updates -----------------------------------------------------------------------------------
 
 
+def test_activation_checkpointing_changes_nothing(tmp_path):
+    run_small(tmp_path, "steps=3", out="plain")
+    for extra in ([], ["lora.rank=2"]):
+        run_small(tmp_path, "steps=3", *extra, out=f"without{len(extra)}")
+        run_small(
+            tmp_path, "steps=3", "checkpoint_activations=true", *extra, out=f"with{len(extra)}"
+        )
+        one, two = (weights(tmp_path / f"{n}{len(extra)}") for n in ("without", "with"))
+        assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)
+
+
 def test_a_model_that_shows_no_words_is_refused_in_one_sentence(tmp_path):
     with raises("E-MODEL-UNSUITABLE", "focal-local") as caught:
         run_small(tmp_path, f"model={tiny_start(tmp_path / 'other', LAST)}", name="fsc-clip")
