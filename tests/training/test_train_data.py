@@ -441,6 +441,14 @@ def test_two_photographs_are_said_in_either_order_and_with_a_word_exchanged(tmp_
     assert sorted(said(plain.captions)) == sorted(PEOPLE)
 
 
+def test_joined_photographs_do_not_depend_on_ranks(tmp_path):
+    people(tmp_path)
+    whole = joined(tmp_path).batch(0, 0)
+    halves = [joined(tmp_path, rank=r, ranks=2).batch(0, 0) for r in (0, 1)]
+    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
+    assert said(whole.negatives) == [t for half in halves for t in said(half.negatives)]
+
+
 def test_noun_phrases_of_a_file_are_its_dense_captions(tmp_path):
     path = people(tmp_path)
     data = opened(path, batch=6, dense=2, phrases=True, negatives=0, positives=False)

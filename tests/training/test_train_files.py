@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from open_clip_models import CLIP, save_model
 from PIL import Image
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 from counterpoint.cases import ImageRef
 from counterpoint.cli.app import app
 from counterpoint.generation import write_pairs
+from counterpoint.generation.export import export_training
 from counterpoint.generation.pairs import Pair, tabulate
 
 pytestmark = pytest.mark.slow
@@ -101,3 +105,33 @@ def test_hp_hn_learns_from_pairs_files_and_their_photographs(tmp_path, start, mo
     found = accuracies(model, files, tmp_path)
     assert found["original_accuracy"] > 0.75 and found["augmented_accuracy"] > 0.65
     assert found["mean_score_positive"] > found["mean_score_negative"] + 0.3
+
+
+def neighbours(folder: Path) -> Path:
+    """As `generate neighbours` writes them."""
+    rows = [
+        {
+            "image": f"photos/{number}.jpg",
+            "neighbours": [f"photos/{(number + i) % len(things())}.jpg" for i in (1, 2, 3)],
+            "similarities": [0.9, 0.8, 0.7],
+        }
+        for number in range(len(things()))
+    ]
+    path = folder / "near.parquet"
+    pl.DataFrame(rows).write_parquet(path)
+    return path
+
+
+def test_negclip_takes_hard_images_from_a_training_file(tmp_path, start):
+    files = pairs_files(tmp_path)
+    (tmp_path / "sets").mkdir()
+    path = tmp_path / "sets" / "train.parquet"
+    export_training(files, path, Counter(), neighbours=neighbours(tmp_path))
+    given = (start, f"data.path={path}", f"data.images={tmp_path}", "precision=fp32")
+    _, log = trained(tmp_path, "negclip", *given, "data.workers=0")
+    losses = [line["loss"] for line in log]
+    assert all(map(math.isfinite, losses)) and losses[-1] < losses[0]
+    # twice as many images as samples, a column for every text of either
+    assert losses[0] == pytest.approx((math.log(12) + math.log(24)) / 2, rel=0.1)
+    _, none = trained(tmp_path, "clip-ft", *given, "data.workers=0")
+    assert none[0]["loss"] == pytest.approx(math.log(6), rel=0.1)

@@ -465,3 +465,12 @@ def test_phrases_are_those_of_the_caption():
         first, second = (said(batch.dense[row, k]) for k in (0, 1))
         assert caption.startswith(f"{first} ") and caption.endswith(f" {second}")
     assert batch.dense_negatives is None
+
+
+def test_joined_batches_do_not_depend_on_ranks():
+    settings = {"joined": True, "tokenize": wide_tokenizer(), "batch": 8}
+    whole = opened(**settings).batch(0, 2)
+    halves = [opened(**settings, rank=r, ranks=2).batch(0, 2) for r in (0, 1)]
+    assert torch.equal(whole.images, torch.cat([half.images for half in halves]))
+    said_whole = [said(t) for t in whole.negatives[:, 0]]
+    assert said_whole == [said(t) for half in halves for t in half.negatives[:, 0]]
